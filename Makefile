@@ -8,7 +8,7 @@ JAX := jax==0.10.2
 TENSORFLOW := tensorflow-cpu==2.21.0
 MINDSPORE := mindspore==2.10.0
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-long test-frameworks check format docs benchmarks clean debian-packages
+.PHONY: help run test test-fast test-long test-frameworks check format docs benchmarks soak mutation clean debian-packages
 
 help: ## what there is to make
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,12 +44,13 @@ DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariad
 DEBIAN_PACKAGES := chromium fonts-dejavu-core \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps \
   slurmdbd mariadb-server-core mariadb-client-core \
-  podman runc poppler-utils
+  podman runc poppler-utils python3-simgrid
 
 debian-packages: export PATH := $(PATH):/usr/sbin:/sbin
 debian-packages: # installs them all as soon as one of the commands is missing
-	@for command in $(DEBIAN_COMMANDS); do \
+	@for command in $(DEBIAN_COMMANDS) simgrid; do \
 	  command -v $$command >/dev/null && continue; \
+	  [ $$command = simgrid ] && dpkg -s python3-simgrid >/dev/null 2>&1 && continue; \
 	  echo "no $$command: installing the Debian packages of the tests"; \
 	  sudo=$$([ $$(id -u) = 0 ] || echo sudo); \
 	  $$sudo apt-get -qq update && \
@@ -73,6 +74,12 @@ test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
 
 test-frameworks: $(VENV)/.test .venv-jax .venv-tensorflow .venv-mindspore ## TensorFlow, MindSpore and JAX
 	$(BIN)/python -m pytest tests/frameworks -m "long or not long"
+
+soak: $(VENV)/.test ## random faults for MINUTES=60 with SEED=1: identical results, or clear errors
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+
+mutation: $(VENV)/.test ## share of MUTANTS=70 planted defects, drawn with SEED=1, that unit tests detect
+	$(BIN)/python -m tests.mutation --mutants $(or $(MUTANTS),70) --seed $(or $(SEED),1)
 
 check: $(VENV)/.check ## lint, format, layers, strict types
 	$(BIN)/ruff check .

@@ -51,7 +51,9 @@ def run_command(*arguments: str | int) -> None:
 
 
 @contextmanager
-def namespaces(nodes: int, *, megabit: int) -> Iterator[list[str]]:
+def namespaces(
+    nodes: int, *, megabit: int, burst: str = "32kb", queue: str = "100ms"
+) -> Iterator[list[str]]:
     """Create the namespaces and yield their names; node i has the address 10.99.0.(i + 1)."""
     mark = f"ai500c{os.getpid()}"
     hub, names = f"{mark}hub", [f"{mark}n{i}" for i in range(nodes)]
@@ -69,7 +71,7 @@ def namespaces(nodes: int, *, megabit: int) -> Iterator[list[str]]:
             run_command("ip", "-n", name, "address", "add", f"10.99.0.{i + 1}/24", "dev", LINK)
             run_command("ip", "-n", name, "link", "set", LINK, "up")
             run_command("tc", "-n", name, "qdisc", "add", "dev", LINK, "root", "tbf",
-                    "rate", f"{megabit}mbit", "burst", "32kb", "latency", "100ms")  # fmt: skip
+                    "rate", f"{megabit}mbit", "burst", burst, "latency", queue)  # fmt: skip
         yield names
     finally:
         for name in (*names, hub):

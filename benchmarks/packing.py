@@ -1,11 +1,14 @@
 """Cost of `ai500 data pack`: processor seconds per 10,000 images, speed-up, memory at two sizes.
 
     python benchmarks/packing.py [--images 1000] [--small-images 2000] [--rows 4000] [--workers 2]
+        [--repeats 3]
 
 Images are JPEGs of 500×375 pixels, packed at 256×256 as ImageNet is. The baseline is a bare loop in
 the same run: Pillow opens, converts and resizes the same files and keeps nothing. Each packing runs
 in a process of its own, whose workers' time counts. The speed-up is wall time of one process over
-that of `workers`. Memory is the peak of one process that packs, for every reader: at
+that of `workers`, measured in turn `repeats` times, medians of both; start-up counts. Beside it
+stands that of the bare loop, its files divided among as many processes: what the machine and its
+load leave to be gained. Memory is the peak of one process that packs, for every reader: at
 `small-images` PNGs of 28×28 pixels and at ten times as many, at `rows` of 16 KiB and at ten times
 as many. The memory of a bare import is subtracted.
 """
@@ -15,6 +18,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import multiprocessing
+import os
 import resource
 import shutil
 import subprocess
@@ -22,8 +27,9 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import h5py
@@ -98,9 +104,26 @@ def write_images(folder: Path, count: int) -> None:
             archive.addfile(member, inner)
 
 
-def bare_loop(folder: Path) -> None:
-    """Decode and scale the same images, and keep nothing."""
-    for path in sorted((folder / "photos").rglob("*.JPEG")):
+def bare_loop(folder: Path, *, processes: int = 1) -> None:
+    """Decode and scale the same images, and keep nothing; divide them among processes."""
+    paths = sorted((folder / "photos").rglob("*.JPEG"))
+    if processes == 1:
+        scale(paths)
+        return
+    spawn = multiprocessing.get_context("spawn")  # as packing starts its own
+    parts = [
+        spawn.Process(target=scale, args=(paths[first::processes],)) for first in range(processes)
+    ]
+    for part in parts:
+        part.start()
+    for part in parts:
+        part.join()
+        assert part.exitcode == 0
+
+
+def scale(paths: Sequence[Path]) -> None:
+    """Decode the files and scale the square in the middle of each."""
+    for path in paths:
         with Image.open(path) as opened:
             image = opened.convert("RGB")
         short = min(image.size)
@@ -185,7 +208,7 @@ def run_work(work: str, folder: Path, *, source: str, workers: int) -> None:
         store = Path(out) / "store"
         works: dict[str, Callable[[], object]] = {
             "import": lambda: None,
-            "bare loop": lambda: bare_loop(folder),
+            "bare loop": lambda: bare_loop(folder, processes=workers),
             "pack": lambda: pack(source, store, options=Options(size=size), workers=workers),
         }
         print(json.dumps(cost(works[work])))
@@ -197,6 +220,7 @@ def main() -> None:
     parser.add_argument("--small-images", type=int, default=2000)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--source", default="")
@@ -204,36 +228,46 @@ def main() -> None:
     if options.work:
         run_work(options.work, options.folder, source=options.source, workers=options.workers)
         return
-    console = Console()
+    console = Console(width=100)
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    console.print(f"{cores} cores, load {load:.1f} before")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_images(folder, options.images)
-        console.print(image_table(folder, options.images, workers=options.workers))
+        console.print(image_table(folder, options))
         console.print(memory_table(folder, rows=options.rows, images=options.small_images))
 
 
-def image_table(folder: Path, count: int, *, workers: int) -> Table:
-    """Measure the bare loop and packing in turn, on the same files."""
+def image_table(folder: Path, options: argparse.Namespace) -> Table:
+    """Measure the bare loop and packing on the same files, one process and several in turn."""
+    count = options.images
     table = Table(title=f"{count} JPEGs of {WIDTH}×{HEIGHT}, packed at {SIZE}×{SIZE}")
     columns = (f"CPU s per {PER_IMAGES:,} images", "CPU / bare loop", "wall s", "speed-up")
     for column in ("", *columns):
         table.add_column(column, justify="right" if column else "left")
-    photos, archive = str(folder / "photos"), str(folder / "photos.tar")
     works = [
-        ("bare loop", "bare loop", "", 1),
-        ("folder, 1 process", "pack", photos, 1),
-        (f"folder, {workers} processes", "pack", photos, workers),
-        ("tar of tars, 1 process", "pack", archive, 1),
-        (f"tar of tars, {workers} processes", "pack", archive, workers),
+        ("bare loop", "bare loop", ""),
+        ("folder", "pack", str(folder / "photos")),
+        ("tar of tars", "pack", str(folder / "photos.tar")),
     ]
     idle = measured(folder, "import")
-    base, alone = None, 0.0
-    for title, work, source, processes in works:
-        taken = measured(folder, work, source=source, workers=processes)
-        cpu = (taken["cpu"] - idle["cpu"]) * PER_IMAGES / count
-        base, alone = base or cpu, taken["wall"] if processes == 1 else alone
-        speed_up = f"{alone / taken['wall']:.2f}" if processes > 1 else ""
-        table.add_row(title, f"{cpu:.1f}", f"{cpu / base:.2f}", f"{taken['wall']:.1f}", speed_up)
+    base = None
+    for title, work, source in works:
+        costs: dict[int, list[dict[str, float]]] = {1: [], options.workers: []}
+        for _ in range(options.repeats):
+            for processes, taken in costs.items():
+                taken.append(measured(folder, work, source=source, workers=processes))
+        walls = {number: median(cost["wall"] for cost in taken) for number, taken in costs.items()}
+        for processes, taken in costs.items():
+            cpu = (median(cost["cpu"] for cost in taken) - idle["cpu"]) * PER_IMAGES / count
+            base = base or cpu
+            table.add_row(
+                f"{title}, {processes} {'process' if processes == 1 else 'processes'}",
+                f"{cpu:.1f}",
+                f"{cpu / base:.2f}",
+                f"{walls[processes]:.1f}",
+                f"{walls[1] / walls[processes]:.2f}" if processes > 1 else "",
+            )
     return table
 
 

@@ -351,8 +351,8 @@ class AutomlConfig:
     )
     max_growth: float | None = option(
         None,
-        "upper bound of a model's operations per image / the initial model's: 3 in `full` "
-        "(decision D21)",
+        "upper bound of a model's operations per image / the initial model's: 3 in every "
+        "class (decision D21)",
         minimum=1,
     )
     initial_version: Literal["v1.5", "v1"] | None = option(

@@ -167,7 +167,9 @@ def test_network_can_be_cut(make_cluster: MakeCluster) -> None:
     with pytest.raises(ClusterError):
         wired.run(*attempt)
     wired.restore_network("n2")
-    wired.run(*attempt)
+    # The kernel may refuse with "no route" until it looks for the neighbour again.
+    until = f"until {{ {reach}; }} 2>/dev/null; do sleep 0.1; done"
+    wired.run("srun", "--nodelist=n1", "timeout", "30", "bash", "-c", until)
 
 
 def test_accounting_knows_ended_jobs(make_cluster: MakeCluster) -> None:

@@ -1,4 +1,8 @@
-"""Eq. 5 in full on a real Slurm: M = 2 members of P = 6 on 3 nodes of 4 slots [D17]."""
+"""Eq. 5 in full on a real Slurm: members on one node and a half [D17].
+
+M = 2 members of P = 6 on 3 nodes of 4 slots, as scripts; M = 2 of P = 3 on 3 nodes of 2 slots, with
+torch, to the weights of members that have a node each.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ai500.records import Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import Submit, run_events
+from tests.support.slurm.running import Submit, results, run_events
 
 # Needs nothing but Python. Every rank writes where it ran, then waits for the other member's ranks:
 # both members have to run at once.
@@ -97,3 +103,29 @@ def test_two_members_of_six_on_three_nodes_of_four(
         hosts = [file.stem.rpartition("-")[0] for file in recorded]
         assert host in hosts and len(hosts) == 2
         assert f">{', '.join(hosts)}<" in report
+
+
+@pytest.mark.long
+def test_torch_members_of_three_on_three_nodes_of_two(
+    make_cluster: Callable[..., Cluster], run_ensemble: Submit, shared_folder: Path
+) -> None:
+    trained = []
+    for nodes, slots in ((3, 2), (2, 3)):
+        cluster = make_cluster(nodes=nodes, cpus=slots)
+        run = shared_folder / f"{nodes} nodes"
+        settings = {
+            "ensemble.size": 2, "parallel.degree": 3, "train.batch_size": 8, "train.epochs": 2,
+            "system.nodes": nodes, "system.accelerators_per_node": slots, "slurm.exclusive": False,
+        }  # fmt: skip
+        command = run_ensemble(cluster, run, settings)
+        assert command.wait(timeout=400) == 0, command.err
+        systems = run / "trials/01/systems"
+        hosts = [
+            {file.stem.rpartition("-")[0] for file in systems.glob(f"*-{member:03d}.json")}
+            for member in (0, 1)
+        ]
+        assert [len(names) for names in hosts] == [nodes - 1] * 2
+        assert set.union(*hosts) == set(cluster.names)
+        trained.append(results(run))
+    straddling, whole = trained
+    assert straddling == whole

@@ -89,9 +89,10 @@ def test_aiperf_table_3_is_of_the_start_v1() -> None:
     assert forward == {"v1.5": 8_174_272_512, "v1": 7_711_850_496}
 
 
-def test_growth_is_capped_at_three_times_the_start_in_full() -> None:
+@pytest.mark.parametrize("search", SEARCHES)
+def test_growth_is_capped_at_three_times_the_start(search: Search) -> None:
     """[D21]"""
-    assert FULL.search is not None and FULL.search.max_growth == 3.0
+    assert search.max_growth == 3.0
 
 
 def test_aiperf_table_4_default_configuration() -> None:

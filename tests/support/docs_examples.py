@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500.core import plugins
+from ai500.core import plugins, schema
+from ai500.projection import platform
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -155,8 +156,11 @@ def _plain(line: str) -> str:
 
 
 def check_toml(example: Example) -> None:
-    """A configuration that loads, or entry points of groups that there are."""
+    """A configuration that loads, a system of `ai500 project`, or entry points of known groups."""
     data = tomllib.loads(example.text)
+    if "topology" in data:
+        platform.build(schema.decode(platform.PlatformText, data), folder=Path())
+        return
     points: dict[str, Any] = data.get("project", {}).get("entry-points", {})
     for group in points:
         kind = group.removeprefix("ai500.")

@@ -182,6 +182,11 @@ def same_seed_twice(evidence: Evidence) -> Evidence:
     return replace(evidence, score=replace(evidence.score, trials=trials))
 
 
+def other_tail(digest: str) -> str:
+    """Change the last digit of a digest."""
+    return digest[:-1] + ("0" if digest[-1] != "0" else "1")
+
+
 def one_incomplete(evidence: Evidence) -> Evidence:
     incomplete = replace(evidence.score.trials[0], trial=4, complete=False, seed=99)
     trials = (*evidence.score.trials, incomplete)
@@ -204,7 +209,7 @@ class Violation:
 
 
 SMOKE = load_workload("image_classification").problem_classes["smoke"]
-STORE = shorten(str(SMOKE.store_sha256))
+STORE = str(SMOKE.store_sha256)
 MODEL = shipped_model("image_classification", "smoke")
 assert MODEL is not None
 GRAPH = shorten(MODEL.graph_sha256)
@@ -233,7 +238,8 @@ VIOLATIONS: dict[str, Violation] = {
         mentions=("seed 1 ",),
     ),
     "complete records": Violation(
-        recorded("model", "graph_sha256", value=None), mentions=("graph's SHA-256",)
+        recorded("model", "graph_sha256", value=None), mentions=("graph's SHA-256",),
+        also=frozenset({"operations of the graph"}),
     ),
     "worker of ai500": Violation(
         plan(framework=FrameworkChoice("script", ("sh", "train.sh"))),
@@ -262,8 +268,10 @@ VIOLATIONS: dict[str, Violation] = {
     "registered class": Violation(
         defined(required_runs=100), "100", "3", mentions=("required runs",)
     ),
-    "unknown model": Violation(lambda e: replace(e, model=None), GRAPH),
-    "unknown data": Violation(registered(store_sha256=None), STORE),
+    "unknown model": Violation(
+        lambda e: replace(e, model=None), GRAPH, also=frozenset({"operations of the graph"})
+    ),
+    "unknown data": Violation(registered(store_sha256=None), shorten(STORE)),
     "published files": Violation(
         recorded("data", "published", value=[OTHER_ARCHIVE]), "0" * 32, "1" * 32,
         mentions=("train.tar",),
@@ -305,7 +313,8 @@ VIOLATIONS: dict[str, Violation] = {
         "checkpoint.pt", mentions=("member 0 of trial 1", "its SHA-256 is 0"),
     ),
     "same data": Violation(
-        recorded("data", "store_sha256", value="f" * 64), f"{'f' * 16}… and {STORE}", STORE
+        recorded("data", "store_sha256", value=other_tail(STORE)),
+        " and ".join(sorted([STORE, other_tail(STORE)])), STORE
     ),
     "same target": Violation(another_target, "0.5, n = 5 and 0.86, n = 5", "0.86, n = 5"),
     "same epochs": Violation(
@@ -330,7 +339,9 @@ VIOLATIONS: dict[str, Violation] = {
         also=frozenset({"changed learning rate", "hyperparameters as planned"}),
     ),
     "same model": Violation(
-        recorded("model", "graph_sha256", value="e" * 64), f"{'e' * 16}…", GRAPH
+        recorded("model", "graph_sha256", value=other_tail(MODEL.graph_sha256)),
+        other_tail(MODEL.graph_sha256), MODEL.graph_sha256,
+        also=frozenset({"operations of the graph"}),
     ),
     "own bootstraps": Violation(
         same_bootstrap_twice, mentions=("member 1 of trial 1", "member 0 of trial 1")

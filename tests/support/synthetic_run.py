@@ -409,5 +409,6 @@ def _judgement(run: RunFolder, plan: Plan, score: Score) -> Judgement:
         events=list(events.read(run.events)),
         read_facts=ensemble_facts,
     )
-    evidence = dataclasses.replace(evidence, reference=plan.definition, model=None)
+    if plan.definition != evidence.reference:
+        evidence = dataclasses.replace(evidence, reference=plan.definition, model=None)
     return judge(evidence, rules=ENSEMBLE_RULES)

@@ -158,7 +158,7 @@ def _mistakes(
         yield "automl.initial_version", search.initial.version, problem, "Leave it out."
     if search.max_growth <= 1:
         problem = "every child has more operations than the initial model: none would be allowed."
-        yield "automl.max_growth", search.max_growth, problem, "Set more than 1, such as 8."
+        yield "automl.max_growth", search.max_growth, problem, "Set more than 1, such as 3."
     for name, allowed in (("mode", "data"), ("sharded", False)):
         if (value := getattr(config.parallel, name)) != allowed:
             problem = (

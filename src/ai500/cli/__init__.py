@@ -19,6 +19,7 @@ from ai500.cli import (
     flops,
     plan,
     profile,
+    project,
     rank,
     roofline,
     run,
@@ -79,6 +80,7 @@ for command in (
     rank.rank,
     roofline.roofline,
     profile.profile,
+    project.project,
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")

@@ -141,6 +141,13 @@ def diff(
         raise typer.Exit(1)
 
 
+_SEVERITIES = (
+    ("violation", "Broken rules"),
+    ("unchecked", "Rules that could not be checked"),
+    ("note", "Disclosed"),
+)
+
+
 def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None:
     """Print the layers, the findings and the verdict."""
     _title(f"{subject.path}: {score.workload}, class {score.problem_class}")
@@ -157,7 +164,7 @@ def show_judgement(subject: Subject, score: Score, judgement: Judgement) -> None
             ]
         )
         _grid([(aspect, _value(run)) for aspect, ref, run in layer.facts if ref is None])
-    for severity, title in (("violation", "Broken rules"), ("note", "Disclosed")):
+    for severity, title in _SEVERITIES:
         pairs = [
             (
                 "procedure" if finding.layer is None else f"layer {finding.layer}",

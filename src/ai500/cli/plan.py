@@ -21,6 +21,7 @@ from ai500.jobs.trial_jobs import preview
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
+from ai500.projection.planned_time import projected_time
 from ai500.records import Cluster, MemberMapping, Plan, Search
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.protocol import sample_noun
@@ -48,15 +49,29 @@ def init(
 
 
 @with_options()
-def plan(selected: ConfigOptions, as_json: AsJson = False) -> None:
+def plan(
+    selected: ConfigOptions,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--measured", help="Finished run of one node: projects the time from it."),
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option("--network", help="System of `ai500 project` whose network the nodes have."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the plan of a run: members, mapping, operations, time.
 
-    Starts nothing and needs no torch.
+    Starts nothing and needs no torch. With --measured and --network the time is projected from a
+    run of the same workload and class on one node (docs/projection.md).
 
     Example: ai500 plan --class full --set system.nodes=8
     """
     config = selected.load()
     _, made = pipeline.survey_and_plan(config)
+    if measured is not None or network is not None:
+        made = projected_time(made, measured, network)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
     if as_json:

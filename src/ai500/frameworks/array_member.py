@@ -31,9 +31,8 @@ from ai500.frameworks.array_feed import ArrayEvaluator, ArrayFeed
 from ai500.frameworks.backend import Backend, Description, Setting
 from ai500.frameworks.class_models import initial_state, trained_parameters
 from ai500.meters.recorder import recorder_of
-from ai500.operations.count import count_trace
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
-from ai500.operations.rules import CONVENTIONS
+from ai500.operations.graph_file import graph_bytes, recount
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.records import Operations, Task, checkpoint_file, run_folder
 from ai500.records.run_folder import MemberFolder
@@ -80,6 +79,8 @@ class ArrayMember:
     operations: Operations | None = None
     """Operations of the framework's graph, counted by rank 0 before training."""
     other_conventions: tuple[Operations, ...] = ()
+    graph: bytes | None = None
+    """File of the graph whose operations were counted; None on other ranks than 0."""
     """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     on_step: Callable[[Position], None] = lambda _: None
@@ -169,7 +170,8 @@ class ArrayMember:
         """Count the framework's graph at the member's batch size, by every convention [D20]."""
         trace, loss = self.backend.trace(batch=self.feed.batch_size), self.workload.loss_operator
         counted = with_loss(trace, loss) if loss else trace
-        return {name: count_trace(counted, convention=name).as_record() for name in CONVENTIONS}
+        self.graph = graph_bytes(counted)
+        return recount(counted)
 
     def model_identity(self) -> dict[str, Any]:
         """Identify the model by the framework's graph."""
@@ -297,6 +299,7 @@ def finish(member: ArrayMember, *, rank: Rank, device: str, threads: int | None)
         weights_sha256=array_checkpoint.weights_sha256(member.backend.state()),
         versions=_versions() | described.versions,
         other_conventions=member.other_conventions,
+        graph=member.graph,
     )
     run_folder.write(member.folder.record, record)
     # Two generations are kept while the member trains; its weights stay in the last one.

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from ai500.operations.count import KindCount, OperationCount, count_trace
 from ai500.operations.graph import Op, Shapes, Trace, with_loss
-from ai500.operations.rules import CONVENTIONS
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ai500.operations.torch_trace import Example
 
-__all__ = ["KindCount", "Op", "OperationCount", "Shapes", "Trace", "count", "example_input"]
+__all__ = [
+    "KindCount", "Op", "OperationCount", "Shapes", "Trace", "count", "count_trace",
+    "counted_graph", "example_input",
+]  # fmt: skip
 
 
 def example_input(shape: tuple[int, ...], *, dtype: str) -> Example:
@@ -50,12 +52,9 @@ def count(
     return count_trace(with_loss(traced, loss) if loss else traced, convention=convention)
 
 
-def count_conventions(
-    model: nn.Module, example_input: Example, *, loss: str | None = None
-) -> dict[str, OperationCount]:
-    """Count as `count`, from one trace, in every convention [D20]."""
+def counted_graph(model: nn.Module, example_input: Example, *, loss: str | None = None) -> Trace:
+    """Trace the graph that `count` counts, with its loss."""
     from ai500.operations.torch_trace import trace
 
     traced = trace(model, example_input)
-    traced = with_loss(traced, loss) if loss else traced
-    return {name: count_trace(traced, convention=name) for name in CONVENTIONS}
+    return with_loss(traced, loss) if loss else traced

@@ -140,7 +140,10 @@ class Line:
             lost[self.own] = own_lost  # the rank's own chunk is not sent here
         received = torch.empty_like(payload)
         with span(EXCHANGE, ranks=self._ranks):
-            dist.all_to_all_single(received, payload, group=self._group)
+            if payload.device.type == "cpu":
+                self._exchange(received, payload)
+            else:
+                dist.all_to_all_single(received, payload, group=self._group)
         for position in range(self.size):
             if position != self.own:
                 self._count(payload[position], to=position)
@@ -159,9 +162,9 @@ class Line:
                 partial, codec=codec, lost=None if lost is None else lost[sending]
             ).contiguous()
             received = torch.empty_like(payload)
-            swap = [
-                dist.P2POp(dist.isend, payload, self._ranks[right], group=self._group),
+            swap = [  # the receive first: see `_exchange`
                 dist.P2POp(dist.irecv, received, self._ranks[left], group=self._group),
+                dist.P2POp(dist.isend, payload, self._ranks[right], group=self._group),
             ]
             with span(EXCHANGE, ranks=(self._ranks[left], self._ranks[self.own])):
                 for work in dist.batch_isend_irecv(swap):
@@ -178,10 +181,34 @@ class Line:
             return payload.unsqueeze(0)
         gathered = payload.new_empty(self.size * payload.numel())
         with span(EXCHANGE, ranks=self._ranks):
-            _all_gather(gathered, payload.flatten(), group=self._group)
+            if self.size == 2 and payload.device.type == "cpu":
+                rows = gathered.view(2, -1)
+                rows[self.own] = payload.flatten()
+                self._exchange(rows, payload.reshape(1, -1).expand(2, -1))
+            else:
+                _all_gather(gathered, payload.flatten(), group=self._group)
         for _ in range(self.size - 1):
             self._count(payload, to=(self.own + 1) % self.size)
         return gathered.view(self.size, *payload.shape)
+
+    def _exchange(self, received: Tensor, sent: Tensor) -> None:
+        """Send `sent[i]` to rank i of the line and fill `received[i]`, for all ranks but this one.
+
+        gloo announces a receive in the stream of the pair's payload. A rank that sends before it
+        announces makes its peer wait for the whole payload: the two directions of a pair would go
+        one after the other. So all receives are posted first.
+        """
+        others = [(self.own + step) % self.size for step in range(1, self.size)]
+        receives = [
+            dist.P2POp(dist.irecv, received[other], self._ranks[other], group=self._group)
+            for other in reversed(others)
+        ]
+        sends = [
+            dist.P2POp(dist.isend, sent[other], self._ranks[other], group=self._group)
+            for other in others
+        ]
+        for work in dist.batch_isend_irecv([*receives, *sends]):
+            work.wait()
 
     def _count(self, payload: Tensor, *, to: int) -> None:
         self._all.count(self._traffic, to=self._positions[to], sent=payload.nbytes)

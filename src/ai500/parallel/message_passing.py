@@ -53,10 +53,11 @@ class Messages:
         Every rank calls this in every round, also without messages: a profile counts rounds.
         """
         ranks, group = self._ranks.ranks, self._ranks.group
-        operations = [dist.P2POp(dist.isend, t, ranks[to], group=group) for to, t in sent]
-        operations += [
+        # Receives first: see `collectives.Line._exchange`.
+        operations = [
             dist.P2POp(dist.irecv, t, ranks[source], group=group) for source, t in received
         ]
+        operations += [dist.P2POp(dist.isend, t, ranks[to], group=group) for to, t in sent]
         # A receiver waits for its senders; a sender may go on.
         waits_for = {self.own, *(source for source, _ in received)}
         with span(EXCHANGE, ranks=[ranks[rank] for rank in sorted(waits_for)]):

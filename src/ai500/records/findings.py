@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Severity = Literal["note", "violation"]
-Verdict = Literal["same", "allowed", "forbidden"]
-"""Same as the reference; changed as the level allows; changed against the level's rules."""
+Severity = Literal["note", "unchecked", "violation"]
+"""Disclosure; rule that could not be checked; broken rule. Only notes leave a result valid."""
+Verdict = Literal["same", "allowed", "unchecked", "forbidden"]
+"""Same as the reference; changed as the level allows; not checkable; against the level's rules."""
 _VERDICTS: dict[Verdict, str] = {
     "same": "same as the reference",
     "allowed": "changed, allowed",
+    "unchecked": "could not be checked",
     "forbidden": "changed, FORBIDDEN",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Statement of a rule about a run: a disclosure (note) or a violation."""
+    """Statement of a rule about a run."""
 
     rule: str
     layer: int | None
@@ -68,10 +70,10 @@ class Judgement:
 
     @property
     def violations(self) -> list[Finding]:
-        """Findings that break a rule."""
-        return [finding for finding in self.findings if finding.severity == "violation"]
+        """Findings that make the result not valid: rules broken, or that could not be checked."""
+        return [finding for finding in self.findings if finding.severity != "note"]
 
     @property
     def broken(self) -> bool:
-        """True if a rule is broken."""
+        """True if a rule is broken, or could not be checked."""
         return bool(self.violations)

@@ -125,8 +125,13 @@ class Score(ScoreFigures):
 
     @property
     def shown_trial(self) -> TrialScore:
-        """Trial whose curves and members reports show: the first complete one, else the first."""
-        return next((trial for trial in self.trials if trial.complete), self.trials[0])
+        """Trial whose curves and members reports show: the first that enters the mean.
+
+        Without one the first complete trial, else the first.
+        """
+        kept = [trial for trial in self.trials if trial.trial in self.kept_trials]
+        complete = [trial for trial in self.trials if trial.complete]
+        return next(iter(kept or complete or self.trials))
 
 
 @dataclass(frozen=True, slots=True)

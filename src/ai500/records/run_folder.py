@@ -64,6 +64,7 @@ class MemberFolder:
         self.progress = path / "progress.json"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
+        self.graph = path / "graph.json"
         self.history = path / "history.jsonl"
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"

@@ -40,7 +40,7 @@ class Search:
     """Architectures that a worker keeps ready in its buffer (AIPerf §IV-C)."""
     search_threads: int = 2
     """CPU threads of a worker that search architectures during training."""
-    max_growth: float = 8.0
+    max_growth: float = 3.0
     """Upper bound of a model's operations per image / those of the initial network [D21]."""
     kept_models: int = 10
     """Number of best models that are parents; only their weights are kept on disk."""

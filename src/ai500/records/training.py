@@ -148,3 +148,5 @@ class TrainRecord:
     validation_sha256: str | None = None
     """SHA-256 of the file of validation predictions; None: there is none (searches, scripts)."""
     out_of_bag_sha256: str | None = None
+    counted_graph_sha256: str | None = None
+    """SHA-256 of graph.json, the graph whose operations were counted; None: not recorded."""

@@ -1,6 +1,6 @@
 """The records that a report shows, read from the run folder.
 
-Curves, members and placement are those of one trial, the first complete one: a run of many
+Curves, members and placement are those of one trial, the first that enters the mean: a run of many
 trials and members is not read whole. A record that is missing (a member that failed) is left out.
 """
 

@@ -74,7 +74,7 @@ class Item:
     text: str
     label: str = ""
     """Word in bold before the text."""
-    severity: Literal["", "violation", "note"] = ""
+    severity: Literal["", "violation", "unchecked", "note"] = ""
     """Colour of the label."""
     detail: str = ""
     """Smaller text below."""

@@ -80,7 +80,7 @@ def _which_trials_by_number(score: Score) -> str:
 
 def verdict(run: RunData) -> Notice:
     """Decide from the findings: valid only when complete and no rule is broken."""
-    reasons = [finding.cited for finding in run.findings if finding.severity == "violation"]
+    reasons = [finding.cited for finding in run.findings if finding.severity != "note"]
     if not run.score.complete:
         missing = [
             f"Trial {trial}: {_members(members)} did not finish."

@@ -81,8 +81,8 @@ DECISIONS: dict[str, str] = {
         "score --convention`."
     ),
     "D21": (
-        "A search's models may grow to three times the start's operations in `full` (the smaller "
-        "classes: eight times): this project's own bound, so that memory holds."
+        "A search's models may grow to three times the start's operations: this project's "
+        "own bound, so that memory holds."
     ),
     "D22": (
         "The seeds of an official result follow from the edition of the list (`run.edition`, such "

@@ -6,18 +6,20 @@ untrusted author: a missing value, or one of another type, is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
-from ai500.core.errors import RunFolderError
+from ai500.core.errors import InputError, RunFolderError
 from ai500.core.events import Event
 from ai500.metrics.equations import Direction
+from ai500.operations.graph_file import graph_digest, read_graph, recount
 from ai500.operations.shipped import ModelIdentity, shipped_model
 from ai500.records import (
     BootstrapRecord,
     Hyperparameters,
+    Operations,
     Placement,
     Plan,
     ProblemClass,
@@ -56,6 +58,16 @@ class Fact:
         return self.reference is not None and self.run is not None and self.run != self.reference
 
 
+@dataclass(frozen=True, slots=True)
+class CountedGraph:
+    """Operations of a recorded graph, counted again."""
+
+    sha256: str
+    counts: Mapping[str, Operations]
+    """Convention → count; empty: the file is not a counted graph."""
+    problem: str = ""
+
+
 @dataclass(frozen=True)
 class TrialEvidence:
     """Records of one scored trial."""
@@ -65,6 +77,8 @@ class TrialEvidence:
     placements: Sequence[Placement] = ()
     bootstraps: Sequence[BootstrapRecord] = ()
     record: TrialRecord | None = None
+    graphs: Mapping[int, CountedGraph] = field(default_factory=dict)
+    """Member → its counted graph, where it is recorded."""
     program_evidence: object | None = None
     """Evidence that only the trial's program reads, such as the histories of a search."""
 
@@ -176,7 +190,19 @@ def _trial(
         bootstraps=run_folder.read_all(BootstrapRecord, bootstraps) if bootstraps.exists() else [],
         record=run_folder.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
         program_evidence=read_program_evidence(run, number) if read_program_evidence else None,
+        graphs={
+            int(path.parent.name): _counted_graph(path.read_bytes())
+            for path in sorted(trial.path.glob("members/*/graph.json"))
+        },
     )
+
+
+@lru_cache(maxsize=8)  # all members of a run have the same graph
+def _counted_graph(data: bytes) -> CountedGraph:
+    try:
+        return CountedGraph(graph_digest(data), recount(read_graph(data)))
+    except InputError as error:
+        return CountedGraph(graph_digest(data), {}, str(error))
 
 
 def effective(member: TrainRecord, *path: str) -> Any:

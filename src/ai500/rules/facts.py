@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ai500.core import plugins, units
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, Fact, effective, optimizer_groups
 from ai500.train.choices import OPTIMIZERS_WITH
+
+T = TypeVar("T", str, str | None)
 
 # Optimizers that V2 §5.1.2 counts as learning-rate policies.
 LEARNING_RATE_POLICIES = ("lars", "lamb")
@@ -33,8 +36,9 @@ OPTIMIZER_CLASSES = {
 }
 # Frameworks with a backend that comes with ai500; the tests hold their updates equal to torch's.
 OTHER_FRAMEWORKS = ("jax", "tensorflow", "mindspore")
-# Characters of a SHA-256 that are shown and compared.
+# Characters of a SHA-256 that are shown; all are compared.
 DIGEST_LENGTH = 16
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 ONE_BATCH = "an accelerator's batch"
 AXES = ("data", "pipeline", "tensor")
 
@@ -62,7 +66,8 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.6g}"  # 2 and 2.0 print alike
+        text = f"{value:.6g}"  # 2 and 2.0 print alike
+        return text if float(text) == value else repr(value)
     if isinstance(value, list | tuple):
         return ", ".join(map(as_text, value)) or "none"
     return str(value)
@@ -94,16 +99,27 @@ def shorten(digest: str) -> str:
     return f"{digest[:DIGEST_LENGTH]}…" if len(digest) > DIGEST_LENGTH else digest
 
 
+def shown(reference: T, run: T) -> tuple[T, T]:
+    """Shorten the digests of two values, unless different ones would then look equal."""
+    digests = {digest for text in (reference, run) for digest in _DIGEST.findall(text or "")}
+    if len(digests) > len(set(map(shorten, digests))):
+        return reference, run
+    short = [
+        _DIGEST.sub(lambda match: shorten(match[0]), text) if isinstance(text, str) else text
+        for text in (reference, run)
+    ]
+    return short[0], short[1]
+
+
 def problem_facts(evidence: Evidence) -> Iterator[Fact]:
     """Yield the data set and the target quality (layer 9)."""
     reference, definition = evidence.reference, evidence.plan.definition
     advice = "Leave data.path out."
     stores = of_members(evidence, lambda member: _digest(member, "data", "store_sha256"))
-    placed = {shorten(placement.store_sha256) for placement in evidence.placements}
+    placed = {placement.store_sha256 for placement in evidence.placements}
     expected = reference.store_sha256
     yield Fact(
-        "data set", "data's SHA-256", None if expected is None else shorten(expected),
-        _joined(stores, placed), advice,
+        "data set", "data's SHA-256", expected, _joined(stores, placed), advice,
     )  # fmt: skip
     for split in ("train", "validation"):
         field = f"{split}_samples"
@@ -116,8 +132,10 @@ def problem_facts(evidence: Evidence) -> Iterator[Fact]:
     qualities = sorted({evidence.score.target_quality, definition.target_quality})
     yield Fact(
         "target quality", "target quality",
-        f"{reference.target_quality:g}, n = {reference.penalty_exponent}",
-        " and ".join(f"{quality:g}, n = {definition.penalty_exponent}" for quality in qualities),
+        f"{as_text(reference.target_quality)}, n = {reference.penalty_exponent}",
+        " and ".join(
+            f"{as_text(quality)}, n = {definition.penalty_exponent}" for quality in qualities
+        ),
         "Run the class as it is.",
     )  # fmt: skip
 
@@ -194,7 +212,7 @@ def batch_norm_images(member: TrainRecord) -> str | None:
 def _workload(evidence: Evidence) -> Iterator[Fact]:
     model, advice = evidence.model, "Train the class's own model."
     yield Fact(
-        "model", "graph's SHA-256", None if model is None else shorten(model.graph_sha256),
+        "model", "graph's SHA-256", None if model is None else model.graph_sha256,
         of_members(evidence, lambda member: _digest(member, "model", "graph_sha256")), advice,
     )  # fmt: skip
     parameters = None if model is None else as_text(model.parameters)
@@ -352,7 +370,7 @@ def _machine(evidence: Evidence) -> Iterator[Fact]:
 
 def _digest(member: TrainRecord, *path: str) -> str | None:
     digest = effective(member, *path)
-    return shorten(digest) if isinstance(digest, str) else None
+    return digest if isinstance(digest, str) else None
 
 
 def _joined(recorded: str | None, values: set[str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ai500.core.errors import InputError
 from ai500.records.findings import Finding, Judgement, LayerVerdict, Verdict
 from ai500.rules.evidence import Evidence, Fact
+from ai500.rules.facts import shown
 from ai500.rules.layers import LAYERS, Level
 from ai500.rules.rule import CURRENT, VERSIONS, Observation, Rule
 
@@ -59,26 +60,27 @@ def _readable_facts(evidence: Evidence) -> tuple[Fact, ...]:
 
 
 def _findings(rule: Rule, evidence: Evidence, *, level: Level) -> Iterator[Finding]:
-    severity = rule.severity_at(level)
     try:
         observations = list(rule.check(evidence))
     except UNREADABLE as error:
-        # A rule that could not be checked is broken: damage must not hide a violation.
-        severity = "violation"
-        observations = [Observation(f"the run's records can't be judged by this rule: {error!r}")]
+        # Damage must not hide a violation.
+        reason = f"the run's records can't be judged by this rule: {error!r}"
+        observations = [Observation(reason, unchecked=True)]
     for observation in observations:
+        severity = "unchecked" if observation.unchecked else rule.severity_at(level)
         allowed = f"; may change at {level} level, and is disclosed"
         forbidden = f"; fixed at {level} level"
         freedom = allowed if severity == "note" else forbidden
-        tail = freedom if rule.aspect is not None else ""
-        advice = observation.advice if severity == "violation" or rule.aspect is None else ""
+        tail = freedom if rule.aspect is not None and severity != "unchecked" else ""
+        advice = observation.advice if severity != "note" or rule.aspect is None else ""
+        prefix = "could not be checked: " if severity == "unchecked" else ""
         yield Finding(
             rule=rule.name,
             rule_text=rule.text,
             layer=rule.layer,
             source=rule.source,
             severity=severity,
-            message=f"{observation.message}{tail}." + (f" {advice}" if advice else ""),
+            message=f"{prefix}{observation.message}{tail}." + (f" {advice}" if advice else ""),
             reference=observation.reference,
             run=observation.run,
             advice=advice,
@@ -91,6 +93,8 @@ def _verdict(layer: int, facts: Sequence[Fact], findings: Sequence[Finding]) -> 
     verdict: Verdict = "same"
     if "violation" in severities:
         verdict = "forbidden"
+    elif "unchecked" in severities:
+        verdict = "unchecked"
     elif (
         severities
         or all(fact.reference is None for fact in facts)
@@ -98,5 +102,5 @@ def _verdict(layer: int, facts: Sequence[Fact], findings: Sequence[Finding]) -> 
     ):
         verdict = "allowed"
     return LayerVerdict(
-        layer, verdict, tuple((fact.name, fact.reference, fact.run) for fact in facts)
+        layer, verdict, tuple((fact.name, *shown(fact.reference, fact.run)) for fact in facts)
     )

@@ -291,9 +291,9 @@ def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Observation]:
         recorded = effective(member, "hyperparameters")
         for name, expected in planned.items() if isinstance(recorded, dict) else ():
             # A planned None stands for the optimizer's default, which is then recorded.
-            if expected is None or recorded.get(name) == expected or name not in recorded:
+            if expected is None or recorded.get(name) == expected:
                 continue
-            value = as_text(recorded[name])
+            value = as_text(recorded.get(name, "not recorded"))
             if (name, value) not in reported:
                 statement = f"member {member.member} trained with {name.replace('_', ' ')}"
                 yield mismatch(statement, value, "its plan says", expected)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ai500.records.findings import Severity
 from ai500.rules.evidence import Evidence
-from ai500.rules.facts import as_text
+from ai500.rules.facts import as_text, shown
 from ai500.rules.layers import ASPECTS, Level
 
 ProgramName = Literal["ensemble", "search"]
@@ -37,13 +37,15 @@ class Observation:
     """Value that the class or the rule requires."""
     run: str | None = None
     """Value of the run."""
+    unchecked: bool = False
+    """True if evidence is missing, so that the rule could not be checked."""
 
 
 def mismatch(
     statement: str, run: object, source: str, reference: object, advice: str = RUN_AGAIN
 ) -> Observation:
     """Observe two values that should be equal: "the plan has waves 2, its mapping has 3"."""
-    actual, required = as_text(run), as_text(reference)
+    required, actual = shown(as_text(reference), as_text(run))
     return Observation(f"{statement} {actual}, {source} {required}", advice, required, actual)
 
 

@@ -93,7 +93,7 @@ class PointResult:
     """From start to end of the command, without interruptions."""
     seed: int
     members: tuple[MemberTime, ...]
-    """Members of the first complete trial."""
+    """Members of the shown trial."""
     timing_issues: tuple[str, ...]
     """Reasons why the speed is not comparable; empty: it is."""
     busy_share: float | None

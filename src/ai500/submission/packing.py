@@ -30,7 +30,7 @@ PATTERNS = (
     *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
     *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
-    "trials/*/members/*/log.txt",
+    "trials/*/members/*/log.txt", "trials/*/members/*/graph.json",
     *(f"trials/*/members/*/{name}" for program in PROGRAMS for name in program.member_files),
 )  # fmt: skip
 """Files of a run folder that are submitted: not data, checkpoints, predictions, nor the secret of

@@ -16,7 +16,9 @@ from ai500.core import plugins
 from ai500.core.randomness import Stream, derive
 from ai500.data.bootstrap import Counts, expected_counts
 from ai500.data.store import Samples
-from ai500.operations import OperationCount, count_conventions, example_input
+from ai500.operations import OperationCount, Trace, count_trace, counted_graph, example_input
+from ai500.operations.graph_file import graph_bytes, recount
+from ai500.operations.rules import CONVENTIONS
 from ai500.parallel import collectives
 from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.parallel.engines import Engine, Setting
@@ -83,6 +85,8 @@ class Member:
     operations: Operations | None = None
     """Operations of the unsharded model, counted by rank 0 before training."""
     other_conventions: tuple[Operations, ...] = ()
+    graph: bytes | None = None
+    """File of the graph whose operations were counted; None on other ranks than 0."""
     """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     """Hook called once, immediately before the first batch is read."""
@@ -165,7 +169,12 @@ class Member:
 
     def count(self) -> dict[str, OperationCount]:
         """Count the operations of the unsharded model at its batch size, by every convention."""
-        return count_conventions(
+        graph = self.counted_graph()
+        return {name: count_trace(graph, convention=name) for name in CONVENTIONS}
+
+    def counted_graph(self) -> Trace:
+        """Trace the unsharded model at its batch size, with its loss."""
+        return counted_graph(
             self.engine.unsharded(),
             example_input(
                 (self.feed.batch_size, *self.problem_class.input_shape),
@@ -193,7 +202,9 @@ def member_from_task(task: Task, *, rank: Rank, device: torch.device, stop: Stop
     member.validation_file = member.folder.validation
     member.accepts = functools.partial(has_logged, member)
     if rank.rank == 0:  # before training: a model that can't be counted fails at once
-        counts = {name: counted.as_record() for name, counted in member.count().items()}
+        graph = member.counted_graph()
+        member.graph = graph_bytes(graph)
+        counts = recount(graph)
         member.operations = counts.pop(task.convention)
         member.other_conventions = tuple(counts.values())
         warn_of_uncounted(member.operations)

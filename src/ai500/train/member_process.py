@@ -121,6 +121,7 @@ def finish(member: Member) -> None:
         weights_sha256=weights_sha256(weights),
         versions=provenance.versions(),
         other_conventions=member.other_conventions,
+        graph=member.graph,
     )
     run_folder.write(member.folder.record, record)
     # Two generations are kept while the member trains; its weights stay in the last one.

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ai500.core import plugins, schema
+from ai500.core import atomic, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.data import published_files
 from ai500.data.packed_store import file_sha256
+from ai500.operations.graph_file import graph_digest
 from ai500.records import Operations, Task, TrainRecord, list_operators
 from ai500.records.run_folder import MemberFolder
 from ai500.train.learning_rate import scaled_peak
@@ -75,11 +76,14 @@ def training_record(
     weights_sha256: str,
     versions: dict[str, str],
     other_conventions: tuple[Operations, ...] = (),
+    graph: bytes | None = None,
 ) -> TrainRecord:
     """Build the record that ends a member's job; its predictions are on disk and finite."""
     folder = MemberFolder(Path(task.folder))
     for file in (folder.validation, folder.out_of_bag):
         _check_finite(file)
+    if graph is not None:
+        atomic.write_bytes(folder.graph, graph)
     # By number: an epoch that was repeated after a crash is in the log twice.
     epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
     return TrainRecord(
@@ -99,6 +103,7 @@ def training_record(
         other_conventions=other_conventions,
         validation_sha256=file_sha256(folder.validation),
         out_of_bag_sha256=file_sha256(folder.out_of_bag),
+        counted_graph_sha256=None if graph is None else graph_digest(graph),
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-import os
 import shutil
 from pathlib import Path
 
 from ai500.core.errors import DataError
 from ai500.data.generated import Generated
-from ai500.data.resumable_work import Progress
+from ai500.data.resumable_work import LOCK, Progress, locked
 from ai500.data.store import DataSource, Store, cache_folder
 from ai500.workloads.protocol import load_workload
 
@@ -59,10 +59,11 @@ def generate_store(
     except DataError:
         if not was_there:
             raise
-        # The cache holds generated data only: a damaged store is made again.
-        aside = folder.with_name(f".{folder.name}.{os.getpid()}.damaged")
-        folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+    # The cache holds generated data only: a damaged store is made again, by one process.
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        with contextlib.suppress(DataError):
+            return write(folder)  # another process may have made it again meanwhile
+        _clear(folder)
         return write(folder)
 
 
@@ -86,6 +87,20 @@ def generate_resized(
         problem_class=dataclasses.replace(problem_class, store_sha256=None),
         progress=progress,
     )
+
+
+def _clear(folder: Path) -> None:
+    """Delete the contents of a damaged store, or a file in its place."""
+    if not folder.is_dir():
+        folder.unlink()
+        return
+    # Renaming the folder would leave processes that wait for its lock with another folder's.
+    with locked(folder / LOCK):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
 
 
 def _cached(name: str, source: DataSource) -> Path:

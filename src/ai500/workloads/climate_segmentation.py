@@ -32,8 +32,7 @@ ADAMW = Hyperparameters(
     schedule="cosine", warmup_epochs=1, momentum=0.9, weight_decay=1e-2, epsilon=1e-8,
     evaluate_every_epochs=2,
 )  # fmt: skip
-# `full` has the data and the target of MLPerf HPC's DeepCAM; it was never run by us, and epochs and
-# learning rate are not verified.
+# `full`: MLPerf HPC's data and target; we never ran it, and its epochs and rate are not verified.
 MLPERF = replace(ADAMW, epochs=16, batch_size=2, optimizer="lamb", reference_batch_size=1024)
 
 

@@ -53,8 +53,9 @@ CLASSES = {
         ensemble_size=4, required_runs=3, global_batch_size=16, reference=ADAMW,
     ),
     "workstation": _class(
+        # Seeds 1 to 3 on an H200: 0.2891, 0.3449, 0.3427; mean + 1 sd, rounded.
         "workstation", WORKSTATION.edge, WORKSTATION.train, WORKSTATION.validation,
-        target_quality=0.3, provisional_target=True,
+        target_quality=0.36,
         store_sha256="e6be6ba4ab8fb93439437aecff574340a564a8e8a84e9622a4e28752043c4362",
         ensemble_size=2, required_runs=5, global_batch_size=16,
         reference=replace(ADAMW, epochs=16, base_learning_rate=1e-3),

@@ -213,13 +213,13 @@ SAME_AS_PARENT = "001-0004"
             lambda c: replace(c, operations=replace(c.operations, convention="own")),
             model="000-0002"),
          UNCOUNTED, "no architecture that can be counted"),
-        (terms(max_growth=9.0), "fixed search space", "max growth: 9, the class has 8"),
+        (terms(max_growth=9.0), "fixed search space", "max growth: 9, the class has 3"),
         (terms(hyperparameter_trials=1), "fixed search space", "hyperparameter trials: 1"),
         (terms(initial=replace(SMOKE_START, version="v1")), "fixed search space", "v1"),
         (candidates(
             lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**9)),
             model="000-0002"),
-         "fixed search space", "the class allows 8"),
+         "fixed search space", "the class allows 3"),
     ],
 )  # fmt: skip
 def test_what_a_submitter_might_try(clean: Evidence, change: Change, rule: str, says: str) -> None:

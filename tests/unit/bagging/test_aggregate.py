@@ -201,6 +201,24 @@ def test_a_member_that_drew_everything_has_no_rows(tmp_path: Path) -> None:
     assert result.out_of_bag_quality == by_the_definition(members)[1]
 
 
+def test_a_limit_on_out_of_bag_samples_evaluates_evenly_spaced_ones(tmp_path: Path) -> None:
+    """Of 12 samples at most 5: 0, 2, 4, 7 and 9, of which the member never drew three."""
+    counts = np.ones(12, np.uint8)
+    counts[[0, 1, 2, 7, 8]] = 0  # 1 and 8 are no candidates
+    labels = np.arange(12) % 3
+    rows = np.eye(3, dtype=np.float32)[[labels[0], labels[2], (labels[7] + 1) % 3]]
+    member = finished_member(
+        tmp_path, 0, validation=np.eye(3, dtype=np.float32)[labels], out_of_bag=rows,
+        counts=counts, quality=1.0,
+    )  # fmt: skip
+    result = aggregate(
+        [member], workload=IMAGES, validation=Labels(labels), train=Labels(labels),
+        ensemble_size=1, out_of_bag_limit=5,
+    ).result  # fmt: skip
+    assert result.out_of_bag_samples == 3
+    assert result.out_of_bag_quality == pytest.approx(2 / 3)
+
+
 def replace(path: Path, change: Any) -> None:
     np.save(path, change(np.load(path)))
 

@@ -17,7 +17,13 @@ from ai500.bagging import data_sampler
 from ai500.bagging.data_sampler import BOOTSTRAPS
 from ai500.core.errors import DataError
 from ai500.data import bootstrap
-from ai500.data.bootstrap import epoch_order, load_bootstrap, save_bootstrap
+from ai500.data.bootstrap import (
+    epoch_order,
+    load_bootstrap,
+    out_of_bag_candidates,
+    out_of_bag_indices,
+    save_bootstrap,
+)
 
 IMAGENET = 1_281_167
 
@@ -219,3 +225,13 @@ def test_a_missing_manifest(tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
         load_bootstrap(tmp_path / "b")
     assert raised.value.path == tmp_path / "b"
+
+
+def test_out_of_bag_candidates_are_all_or_evenly_spaced() -> None:
+    """At the limit all; above it exactly `limit`, the first included, none twice."""
+    assert out_of_bag_candidates(6, limit=6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert out_of_bag_candidates(7, limit=6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert out_of_bag_candidates(10, limit=4).tolist() == [0, 2, 5, 7]
+    counts = np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0], dtype=np.uint8)
+    assert out_of_bag_indices(counts, limit=4).tolist() == [0, 5]
+    assert out_of_bag_indices(counts, limit=10).tolist() == [0, 1, 3, 4, 5, 6, 8, 9]

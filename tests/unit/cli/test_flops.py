@@ -190,6 +190,14 @@ def test_compare_has_every_convention() -> None:
     assert data["conventions"]["matmul"]["by_kind"]["dense"]["forward"] == 2880
 
 
+def test_the_scaling_ratio_of_any_model_is_v2_table_5() -> None:
+    small = ("counted_models:small", "--input", "3,8,8", "--batch", "4")
+    data = flops_json(*small)
+    ratio = (data["total"] / 1e9) / (data["parameters"] / 1e6)
+    assert data["scaling_ratio"] == pytest.approx(ratio) and ratio > 0
+    assert f"scaling ratio {ratio:.2f} GFLOP per million parameters" in flops(*small).stdout
+
+
 def test_every_total_names_its_convention() -> None:
     small = ("counted_models:small", "--input", "3,8,8")
     data = flops_json(*small, "--compare")["conventions"]

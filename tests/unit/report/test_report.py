@@ -25,7 +25,7 @@ from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
 from tests.support.html_words import HOSTILE, Words
-from tests.support.synthetic_run import Shape, write_synthetic_run
+from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
 
 def report(path: Path, shape: Shape) -> tuple[RunFolder, Words]:
@@ -62,7 +62,7 @@ def test_the_headline_states_the_score(tmp_path: Path) -> None:
 
 
 def test_a_run_that_keeps_all_rules_is_called_valid(tmp_path: Path) -> None:
-    run, page = report(tmp_path / "run", Shape(members=2, trials=3))
+    run, page = report(tmp_path / "run", official_shape(trials=3))
     assert verdict(read_run_data(run)).level == "valid"
     assert "Valid result: complete, and no rule is broken." in page.text
     assert "INCOMPLETE" not in page.text
@@ -122,6 +122,7 @@ def test_every_trial_is_listed(tmp_path: Path) -> None:
     assert "Every figure here is that of trial 2." in page.text
     assert "Figures of trial 2 of 3: the highest and the lowest by VFLOPS are dropped" in page.text
     assert "VFLOPS of every trial" in page.text
+    assert "Curves, members and placement are those of trial 2." in page.text
 
 
 def test_a_single_trial_is_listed_with_its_seed(tmp_path: Path) -> None:

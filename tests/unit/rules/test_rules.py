@@ -8,12 +8,15 @@ from dataclasses import fields, replace
 
 import pytest
 
+from ai500.core import schema
 from ai500.core.errors import InputError
+from ai500.operations.graph import Op, Shapes, Trace
+from ai500.operations.graph_file import graph_bytes, graph_digest, read_graph, recount
 from ai500.pipeline import scoring
-from ai500.records import ProblemClass
+from ai500.records import Operations, ProblemClass
 from ai500.records.findings import Finding, Judgement
 from ai500.rules.comparison import compare
-from ai500.rules.evidence import Evidence, Fact, TrialEvidence
+from ai500.rules.evidence import CountedGraph, Evidence, Fact, TrialEvidence
 from ai500.rules.judgement import judge as judge_by
 from ai500.rules.judgement import rules_of
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
@@ -28,6 +31,7 @@ from tests.support.rule_violations import (
     events,
     first_batch_before_the_end,
     on_every_score,
+    other_tail,
     plan,
     recorded,
     records,
@@ -227,7 +231,9 @@ def test_operations_that_the_graph_does_not_have_are_found(clean: Evidence) -> N
 def test_a_record_of_an_older_version_is_not_passed(clean: Evidence) -> None:
     old = {"optimizer": "SGD", "groups": [{"weight_decay": 5e-4, "parameters": 29}]}
     judgement = judge(records(effective=old)(clean))
-    assert rule_names(judgement) == {"complete records"}
+    assert rule_names(judgement) == {
+        "complete records", "operations of the graph", "parallelism as planned"
+    }  # fmt: skip
     assert judgement.broken
 
 
@@ -295,12 +301,13 @@ def test_a_word_for_a_number_of_microbatches_is_no_crash(clean: Evidence) -> Non
     assert not judge(recorded("parallel", "microbatches", value="a")(clean)).broken
 
 
-def test_facts_that_cannot_be_read_are_violations_of_every_rule_that_compares_them(
+def test_facts_that_cannot_be_read_leave_every_rule_that_compares_them_unchecked(
     clean: Evidence,
 ) -> None:
     judgement = judge(replace(clean, system=5))  # type: ignore[arg-type]
-    violated = {finding.rule for finding in judgement.findings if finding.severity == "violation"}
-    assert {"complete records", "same data", "chosen precision"} <= violated
+    unchecked = {f.rule for f in judgement.findings if f.severity == "unchecked"}
+    assert {"complete records", "same data", "chosen precision"} <= unchecked
+    assert judgement.broken
     assert all(layer.facts == () for layer in judgement.layers)
 
 
@@ -381,3 +388,80 @@ def test_an_unknown_rule_set_is_an_error(clean: Evidence) -> None:
 
 def test_one_trial_of_evidence_needs_nothing_but_its_members() -> None:
     assert TrialEvidence(1, members=[]).placements == ()
+
+
+def with_graph(evidence: Evidence, trace: Trace, counts: dict[str, Operations]) -> Evidence:
+    """Give every member a counted graph and the counts that it records."""
+    data = graph_bytes(trace)
+    graph = CountedGraph(graph_digest(data), recount(read_graph(data)))
+    others = tuple(count for name, count in counts.items() if name != "aiperf")
+    changed = records(
+        operations=counts["aiperf"], other_conventions=others, counted_graph_sha256=graph.sha256
+    )(events("operations", **schema.encode(counts["aiperf"]))(evidence))
+    graphs = {member.member: graph for member in evidence.trials[0].members}
+    return replace(changed, trials=[replace(trial, graphs=graphs) for trial in changed.trials])
+
+
+DENSE = Trace(
+    (Op("dense", Shapes(((4, 8), (8, 2)), ((4, 2),)), {"gradients": 2, "updated": 16}),), 16, 4
+)
+
+
+def graph_findings(evidence: Evidence) -> list[Finding]:
+    return [
+        f for f in judge(evidence, level="free").findings if f.rule == "operations of the graph"
+    ]
+
+
+def test_a_graph_of_ones_own_is_counted_again_in_every_convention(clean: Evidence) -> None:
+    """Free level: the shipped counts do not apply, the submitted graph does."""
+    counts = recount(DENSE)
+    free = recorded("model", "graph_sha256", value="e" * 64)(clean)
+    assert graph_findings(with_graph(free, DENSE, counts)) == []
+    for name in counts:
+        forged = replace(counts[name], forward_per_image=counts[name].forward_per_image + 1)
+        found = graph_findings(with_graph(free, DENSE, counts | {name: forged}))
+        assert found
+        assert {f.severity for f in found} == {"violation"}
+        assert all(f"counted by {name}" in f.message for f in found)
+
+
+def test_below_free_level_the_class_graph_is_required(clean: Evidence) -> None:
+    """A smaller graph with its own, consistent counts under the class's hash."""
+    found = graph_findings(with_graph(clean, DENSE, recount(DENSE)))
+    assert found
+    assert "the class's graph has" in found[0].message
+
+
+def test_another_or_no_graph_than_the_recorded_one(clean: Evidence) -> None:
+    free = recorded("model", "graph_sha256", value="e" * 64)(clean)
+    counted = with_graph(free, DENSE, recount(DENSE))
+    tail = other_tail(graph_digest(graph_bytes(DENSE)))
+    assert "SHA-256" in graph_findings(records(counted_graph_sha256=tail)(counted))[0].message
+    missing = replace(counted, trials=[replace(trial, graphs={}) for trial in counted.trials])
+    assert {f.severity for f in graph_findings(missing)} == {"violation"}
+    unrecorded = graph_findings(free)
+    assert {f.severity for f in unrecorded} == {"unchecked"}
+    assert judge(free, level="free").broken
+
+
+@pytest.mark.parametrize("share", [9e-5, 1e-9])
+def test_counts_a_little_above_the_class_are_refused(clean: Evidence, share: float) -> None:
+    counted = clean.members[0].operations
+    assert counted is not None
+    forward = counted.forward_per_image + max(1, round(share * counted.forward_per_image))
+    forged = records(operations=replace(counted, forward_per_image=forward))(
+        events("operations", forward_per_image=forward)(clean)
+    )
+    assert {f.rule for f in judge(forged).violations} == {"operations of the graph"}
+
+
+def test_a_target_a_little_below_the_class_is_refused(clean: Evidence) -> None:
+    forged = defined(target_quality=clean.reference.target_quality - 4e-7)(clean)
+    assert {f.rule for f in judge(forged).violations} == {"same target"}
+
+
+def test_members_without_weights_digests_are_not_passed(clean: Evidence) -> None:
+    assert "complete records" in {
+        f.rule for f in judge(records(weights_sha256=None)(clean)).violations
+    }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,35 @@ def test_a_damaged_store_in_the_cache_is_made_again(
     for damage in (no_manifest, half_a_manifest, a_cut_file):
         damage(store.path)
         assert generate_store("language_model", "smoke").sha256 == store.sha256
-        assert list(store.path.parent.iterdir()) == [store.path]
+        hidden = store.path.with_name(f".{store.path.name}.lock")
+        assert set(store.path.parent.iterdir()) <= {store.path, hidden}
+
+
+REPAIR = """
+import sys, time
+from ai500.workloads import class_data
+
+clear = class_data._clear
+def slow_clear(folder):
+    print("repairs", flush=True)
+    time.sleep(1)  # the others see the damaged store meanwhile
+    clear(folder)
+class_data._clear = slow_clear
+print(class_data.generate_store("language_model", "smoke").sha256)
+"""
+
+
+def test_of_several_processes_one_repairs_a_damaged_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AI500_CACHE", str(tmp_path / "cache"))
+    store = generate_store("language_model", "smoke")
+    no_manifest(store.path)
+    command = [sys.executable, "-c", REPAIR]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    lines = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert sorted(lines) == sorted([[store.sha256], [store.sha256], ["repairs", store.sha256]])
 
 
 def test_a_users_own_folder_is_left_alone(tmp_path: Path) -> None:

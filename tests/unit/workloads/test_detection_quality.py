@@ -210,6 +210,14 @@ def test_the_order_of_members_is_no_matter() -> None:
         )
 
 
+def test_two_boxes_of_one_member_are_no_more_votes_than_voters() -> None:
+    """Two overlapping boxes of one voter fuse to their mean score, not to a sum of votes."""
+    members = np.array([[[[0, 0, 10, 10, 0.8, 0], [0, 0, 10, 10, 0.4, 0]]]], dtype=np.float64)
+    (fused, rest) = weighted_boxes_fusion(ArrayPredictions(members))[0]
+    np.testing.assert_allclose(fused, [0, 0, 10, 10, 0.6, 0])
+    assert rest[4] == -1
+
+
 def test_fusion_beats_each_of_its_members() -> None:
     """Members that miss a third, err by a little and invent some: what bagging gives."""
     draw = np.random.default_rng(2)

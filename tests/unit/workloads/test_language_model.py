@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ai500 import api
 from ai500.config import Config
 from ai500.core.errors import ConfigError
 from ai500.operations import count
 from ai500.parallel.model_parallelism import inside_member
-from ai500.workloads import language_model
 from ai500.workloads.language_model import CLASSES, WORKLOAD
 from ai500.workloads.learnable_text import SMOKE
 from ai500.workloads.member_predictions import ArrayPredictions
@@ -30,8 +26,6 @@ from ai500.workloads.models.transformer_plan import SHAPES, TransformerShape, tr
 from ai500.workloads.text_illustrations import illustrations, source_bits
 
 SHAPE = TransformerShape(vocabulary=64, context=16, width=32, heads=4, layers=2)
-OWN_MODULES = ("learnable_text", "models.transformer", "text_illustrations")
-"""Its generator, model and pictures."""
 
 
 def model(shape: TransformerShape = SHAPE) -> Transformer:
@@ -42,21 +36,6 @@ def model(shape: TransformerShape = SHAPE) -> Transformer:
 def tokens(samples: int = 3) -> torch.Tensor:
     draw = torch.Generator().manual_seed(2)
     return torch.randint(SHAPE.vocabulary, (samples, SHAPE.context + 1), generator=draw)
-
-
-def test_the_workload_is_short_and_built_on_the_public_api_alone() -> None:
-    source = Path(language_model.__file__).read_text(encoding="utf-8")
-    assert len(source.splitlines()) < 150
-    own = tuple(f"ai500.workloads.{name}" for name in OWN_MODULES)
-    imported = {
-        (node.module, alias.name)
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ai500")
-        for alias in node.names
-        if not node.module.startswith(own)
-    }
-    assert imported <= {(module, name) for module, names in api.EXPORTS.items() for name in names}
-    assert imported
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("smoke", 124_672), ("full", 124_475_904)])

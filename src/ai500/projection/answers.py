@@ -1,0 +1,197 @@
+"""The questions that a projection answers, and its result as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ai500.core.errors import InputError
+from ai500.metrics.quality import is_better
+from ai500.projection.application import Application, step_of_batch
+from ai500.projection.model import Projection, Projector, Settings, degrees, doubled
+from ai500.projection.platform import Platform
+
+SWEEP_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What doubling a part of the system brings."""
+
+    part: str
+    flops_gain: float
+    """FLOPS with the part doubled over FLOPS without."""
+    total_gain: float
+    """The same of 1 / (staging + timed window)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Result of `ai500 project`: projection.json."""
+
+    version: str
+    system: str
+    source: str
+    grown: bool
+    """True: more accelerators than the system of the file has."""
+    run: str
+    workload: str
+    problem_class: str
+    accelerator: str
+    settings: Settings
+    projection: Projection
+    choices: tuple[Projection, ...]
+    """Every P_degree at this number of accelerators."""
+    gains: tuple[Gain, ...]
+    ensemble_sweep: tuple[Projection, ...]
+    data_parallel_sweep: tuple[Projection, ...]
+    data_limit: int | None
+    """Scale of the sweep from which one model's batch exceeds an epoch; None: it never does."""
+    wanted_quality: float | None
+    best: Projection | None
+    """Fastest choice that reaches the wanted quality; None: none, or no quality was wanted."""
+    assumptions: tuple[str, ...]
+
+
+def answer(
+    application: Application,
+    platform: Platform,
+    settings: Settings,
+    *,
+    version: str,
+    accelerators: int,
+    degree: int | None,
+    sweep: bool,
+    wanted: float | None,
+) -> Answer:
+    """Answer all questions about one run on one system."""
+    projector = Projector(application, platform, settings)
+    smallest = settings.tensor_degree * settings.pipeline_degree
+    default = max(smallest, min(platform.accelerators_per_node, accelerators))
+    chosen = projector.project(accelerators=accelerators, degree=degree or default)
+    choices = tuple(_choices(projector, accelerators, smallest))
+    ensemble: list[Projection] = []
+    data: list[Projection] = []
+    limit = None
+    for scale in scales(default, SWEEP_LIMIT) if sweep else ():
+        ensemble.append(projector.project(accelerators=scale, degree=default))
+        data.append(projector.project(accelerators=scale, degree=scale, whole_epochs=False))
+        if data[-1].global_batch_size > application.images_per_epoch:
+            limit = limit or scale
+    return Answer(
+        version=version,
+        system=platform.name,
+        source=platform.source,
+        grown=accelerators > platform.accelerators,
+        run=application.run,
+        workload=application.workload,
+        problem_class=application.problem_class,
+        accelerator=platform.accelerator,
+        settings=settings,
+        projection=chosen,
+        choices=choices,
+        gains=tuple(gains(projector, chosen)),
+        ensemble_sweep=tuple(ensemble),
+        data_parallel_sweep=tuple(data),
+        data_limit=limit,
+        wanted_quality=wanted,
+        best=None if wanted is None else best_choice(choices, wanted, application),
+        assumptions=tuple(assumptions(projector)),
+    )
+
+
+def _choices(projector: Projector, accelerators: int, smallest: int) -> list[Projection]:
+    choices = []
+    for degree in degrees(accelerators, at_least=smallest):
+        try:
+            choices.append(projector.project(accelerators=accelerators, degree=degree))
+        except InputError:
+            continue  # a batch larger than the data, or a mode that needs whole nodes
+    return choices
+
+
+def scales(first: int, limit: int) -> list[int]:
+    """Return doubling numbers of accelerators up to the limit, and the limit in whole members."""
+    values = []
+    value = first
+    while value < limit:
+        values.append(value)
+        value *= 2
+    return [*values, limit - limit % first]
+
+
+def best_choice(
+    choices: Sequence[Projection], wanted: float, application: Application
+) -> Projection | None:
+    """Return the choice of the shortest time that reaches the wanted quality."""
+    direction = application.target.direction
+    reaching = [
+        choice
+        for choice in choices
+        if choice.quality is not None
+        and (choice.quality == wanted or is_better(choice.quality, wanted, direction=direction))
+    ]
+    return min(reaching, key=lambda choice: choice.seconds, default=None)
+
+
+def gains(projector: Projector, base: Projection) -> list[Gain]:
+    """Project again with each part twice as fast."""
+    application, settings = projector.application, projector.settings
+    faster = replace(
+        application,
+        steps_by_batch=tuple((batch, step / 2) for batch, step in application.steps_by_batch),
+        evaluation_seconds=application.evaluation_seconds / 2,
+    )
+    projectors = {
+        part: Projector(application, platform, settings)
+        for part, platform in doubled(projector.platform).items()
+    } | {"accelerator": Projector(faster, projector.platform, settings)}
+    variants = {
+        part: variant.project(accelerators=base.accelerators, degree=base.parallel_degree)
+        for part, variant in projectors.items()
+    }
+    total = base.staging_seconds + base.seconds
+    return [
+        Gain(part, made.flops / base.flops, total / (made.staging_seconds + made.seconds))
+        for part, made in variants.items()
+    ]
+
+
+def assumptions(projector: Projector) -> list[str]:
+    """List what the projection takes for granted."""
+    app, platform, settings = projector.application, projector.platform, projector.settings
+    batch = settings.batch or app.batch_size
+    texts = [
+        f"Computation: {step_of_batch(app, batch) * 1e3:.4g} ms per step of {batch} images on one "
+        f"{app.accelerator} ({app.steps_basis}); {platform.accelerator} is "
+        f"{projector.factor:.3g} times as fast ({projector.factor_basis}). The batch of an "
+        "accelerator stays the same at every scale. Measured batches: "
+        f"{', '.join(str(measured) for measured, _ in app.steps_by_batch)}; linear between them, "
+        "in proportion to the images beyond.",
+        f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged "
+        f"{'by FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
+        f"{settings.precision or app.wire_precision}, each as soon as the backward pass (two "
+        "thirds of a step) has produced it.",
+        "Network: SimGrid's fluid model CM02 without TCP; messages are striped over a node's "
+        "ports. Inside a node: latency + bytes / bandwidth. Members share no link but the file "
+        "system's, so one is simulated for all.",
+        "Rounds that repeat are simulated once; an all-to-all of more than 8 ranks by an even "
+        "sample of 8 distances; of a member of more than 1,024 nodes so many stand for all.",
+        f"Stragglers: step times of the run's epochs are log-normal with σ = {app.step_spread:.2%};"
+        " a member waits for its slowest accelerator, the ensemble for its slowest member. Jitter "
+        "inside an epoch was not recorded.",
+        "Failures: none."
+        if settings.node_mtbf_seconds is None
+        else f"Failures: a Poisson process of each member's nodes (MTBF of a node "
+        f"{settings.node_mtbf_seconds / 3600:.4g} h), simulated with a fixed seed; checkpoints at "
+        f"Young's interval, {settings.requeue_seconds:.0f} s to requeue.",
+        "Quality: a + b / M through the run's members and its ensemble: extrapolated beyond the "
+        f"run's M = {app.run_members}. What a larger batch costs in quality is not projected.",
+        "Band: ±20 % of exposed communication (the worst error that benchmarks/projection.py "
+        "showed), ±2σ of step times, 5th to 95th percentile of failures.",
+        "Staging: every node reads what its members drew (63.2 % of the data for one), all nodes "
+        "at once; it is outside the timed window.",
+    ]
+    if platform.watts_per_node is not None:
+        texts.append(f"Energy: {platform.watts_per_node:.4g} W per node, constant.")
+    return texts

@@ -1,0 +1,274 @@
+"""What a member does, read from its run: steps, gradients, evaluation, data, quality."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+from ai500.core import events
+from ai500.core.errors import InputError
+from ai500.metrics.quality import Target, target_of
+from ai500.profile.record import PrecisionProfile, Profile
+from ai500.projection.timeline import log_spread
+from ai500.records import Plan, Score, TrainRecord, run_folder
+from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.roofline.place_run import KERNEL_PRECISION
+from ai500.roofline.records import RunPlacement, ceilings
+
+BUCKET_BYTES = 25 * 2**20
+"""Size of DistributedDataParallel's buckets."""
+STATE_COPIES = {"sgd": 2, "adagrad": 2, "lars": 2}
+"""Optimizer → weights and state in a checkpoint, in copies of the weights; others: 3 (Adam)."""
+BACKWARD_SHARE = 2 / 3
+"""Share of a step's operations after the forward pass: gradients of weights and of inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One member's work, and what its run measured."""
+
+    run: str
+    workload: str
+    problem_class: str
+    precision: str
+    kernel_precision: str
+    accelerator: str
+    """Device that the run trained on."""
+    ceiling_flops: float | None
+    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: none."""
+    batch_size: int
+    """Images of one accelerator in a step."""
+    step_seconds: float
+    """Computation of a step of `batch_size` images on one accelerator."""
+    steps_by_batch: tuple[tuple[int, float], ...]
+    """Images of a step and its seconds, ascending: of this run, and of others like it."""
+    step_spread: float
+    """Standard deviation of the logarithm of step times over epochs and members."""
+    steps_basis: str
+    evaluation_seconds: float
+    evaluations: int
+    epochs: int
+    images_per_epoch: int
+    gradient_bytes: float
+    """FP32 gradients of all members of a process."""
+    buckets: int
+    checkpoint_bytes: float
+    data_bytes: float
+    """The whole data set, of which a bootstrap has 63.2 %."""
+    operations_per_image: float
+    update_operations: float
+    members_per_accelerator: int
+    mode: str
+    wire_precision: str
+    sharded: bool
+    run_members: int
+    run_degree: int
+    member_quality: float
+    """Mean of the members: the quality of M = 1."""
+    ensemble_quality: float | None
+    target: Target
+    run_flops: float
+    run_seconds: float
+
+
+def read_all(path: Path, others: Sequence[Path]) -> Application:
+    """Read a run, and the step times of other batch sizes from runs like it."""
+    application = read(path)
+    alike = ("workload", "problem_class", "precision", "accelerator", "members_per_accelerator")
+    steps = dict(application.steps_by_batch)
+    for other in map(read, others):
+        for name in alike:
+            if getattr(other, name) != getattr(application, name):
+                raise InputError(
+                    f"{other.run} has {name} {getattr(other, name)}, {application.run} has "
+                    f"{getattr(application, name)}: their step times don't belong together.",
+                    key="--also",
+                    value=other.run,
+                )
+        steps |= dict(other.steps_by_batch)
+    return replace(application, steps_by_batch=tuple(sorted(steps.items())))
+
+
+def step_of_batch(application: Application, batch: int) -> float:
+    """Return the seconds of a step of so many images on one accelerator.
+
+    Linear between measured batches; beyond them in proportion to the images.
+    """
+    batches, seconds = zip(*application.steps_by_batch, strict=True)
+    if not batches[0] <= batch <= batches[-1]:
+        nearest = 0 if batch < batches[0] else -1
+        return float(seconds[nearest] * batch / batches[nearest])
+    return float(np.interp(batch, batches, seconds))
+
+
+def read(path: Path) -> Application:
+    """Read a finished run of an ensemble."""
+    folder = RunFolder.open(path)
+    plan = run_folder.read(Plan, folder.plan)
+    if plan.search is not None:
+        raise InputError(
+            f"{path} is a search: its models differ, so no member stands for the others.",
+            path=path,
+            remedy="Project an ensemble's run.",
+        )
+    if not folder.score.exists():
+        raise InputError(
+            f"{path} has no score: it is not finished.",
+            path=path,
+            remedy=f"`ai500 resume {path}` finishes it.",
+        )
+    _check_parallel(plan, path)
+    score = run_folder.read(Score, folder.score)
+    if score.flops is None or plan.operations is None:
+        raise InputError(
+            f"{path}: its operations were not counted, so there are no FLOPS to project.",
+            path=path,
+            key="framework.operations",
+            remedy="Run it with framework.operations.",
+        )
+    trials = [folder.trial(trial.trial) for trial in score.trials if trial.complete]
+    epochs, evaluations = _times(trials, plan)
+    record = run_folder.read(TrainRecord, trials[0].member(0).record)
+    step, basis, buckets = _step(folder, plan, epochs)
+    batch = plan.hyperparameters.batch_size * plan.hyperparameters.accumulation
+    shared = plan.members_per_accelerator
+    parameters = plan.operations.parameters
+    members_of_node = len(plan.mapping) / max(1, len(plan.nodes))
+    staged = max(plan.bytes_per_node.values(), default=0)
+    kernel = KERNEL_PRECISION[plan.hyperparameters.precision]
+    return Application(
+        run=path.name,
+        workload=plan.workload,
+        problem_class=plan.problem_class,
+        precision=plan.hyperparameters.precision,
+        kernel_precision=kernel,
+        accelerator=record.device_name,
+        ceiling_flops=_ceiling(folder, kernel),
+        batch_size=batch,
+        step_seconds=step,
+        steps_by_batch=((batch, step),),
+        step_spread=log_spread(epochs),
+        steps_basis=basis,
+        evaluation_seconds=median(evaluations) if evaluations else 0.0,
+        evaluations=math.ceil(
+            plan.hyperparameters.epochs / plan.hyperparameters.evaluate_every_epochs
+        ),
+        epochs=plan.hyperparameters.epochs,
+        images_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
+        gradient_bytes=4.0 * parameters * shared,
+        buckets=buckets,
+        checkpoint_bytes=4.0
+        * parameters
+        * shared
+        * STATE_COPIES.get(plan.hyperparameters.optimizer, 3),
+        # The node's copy holds what at least one of its members drew (Poisson, λ = 1).
+        data_bytes=staged / (1 - math.exp(-members_of_node)),
+        operations_per_image=float(plan.operations.per_image),
+        update_operations=float(plan.operations.update_per_step),
+        members_per_accelerator=shared,
+        mode=plan.communication.mode,
+        wire_precision=plan.communication.precision,
+        sharded=plan.parallel.sharded,
+        run_members=plan.ensemble_size,
+        run_degree=plan.parallel_degree,
+        member_quality=score.members_mean_quality,
+        ensemble_quality=score.ensemble_quality,
+        target=target_of(plan),
+        run_flops=score.flops,
+        run_seconds=score.seconds,
+    )
+
+
+def _check_parallel(plan: Plan, path: Path) -> None:
+    parallel = plan.parallel
+    if parallel.tensor_degree * parallel.pipeline_degree > 1:
+        raise InputError(
+            f"{path} divides its model (tensor {parallel.tensor_degree}, pipeline "
+            f"{parallel.pipeline_degree}): computation and exchange of activations were not "
+            "measured apart.",
+            path=path,
+            key="parallel.mode",
+            remedy="Project a run with data parallelism, with --tensor and --pipeline.",
+        )
+
+
+def _times(trials: Sequence[TrialFolder], plan: Plan) -> tuple[list[float], list[float]]:
+    """Return seconds per step of each epoch of each member, and of each evaluation."""
+    epochs, evaluations = [], []
+    for trial in trials:
+        for member in range(plan.ensemble_size):
+            begin = None
+            seen = 0
+            for event in events.read(trial.member(member).events):
+                now = float(event["monotonic"])
+                if event["event"] == "epoch" and begin is not None:
+                    seen += 1
+                    # The first epoch warms caches and clocks.
+                    if seen > 1 or plan.hyperparameters.epochs < 3:
+                        epochs.append((now - begin) / plan.steps_per_epoch)
+                if event["event"] == "quality" and begin is not None:
+                    evaluations.append(now - begin)
+                begin = now if event["event"] in ("first_batch", "epoch", "quality") else None
+    if not epochs:
+        raise InputError(
+            "no member logged an uninterrupted epoch: the run has no step times.",
+            remedy="Project a run that was not interrupted in each epoch.",
+        )
+    return epochs, evaluations
+
+
+def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> tuple[float, str, int]:
+    """Return computation per step on one accelerator, its source, and the number of buckets."""
+    assert plan.operations is not None
+    buckets = math.ceil(4 * plan.operations.parameters / BUCKET_BYTES)
+    if folder.profile.exists():
+        profile = run_folder.read(Profile, folder.profile)
+        measured = _of_precision(profile, plan.hyperparameters.precision)
+        if measured is not None:
+            exposed = measured.communication.mean.exposed if measured.communication else 0.0
+            if measured.communication is not None:
+                buckets = max(1, round(measured.communication.buffers_per_step))
+            basis = "profile of the run, less exposed communication"
+            return measured.seconds_per_step - exposed, basis, buckets
+    if plan.parallel_degree > 1:
+        raise InputError(
+            f"{folder.path} has no profile, and its steps contain communication among "
+            f"{plan.parallel_degree} accelerators: computation alone is not known.",
+            path=folder.path,
+            remedy=f"Run `ai500 profile {folder.path}` first.",
+        )
+    return fmean(epochs), "epochs of the run's members", buckets
+
+
+def _of_precision(profile: Profile, precision: str) -> PrecisionProfile | None:
+    return next((item for item in profile.precisions if item.precision == precision), None)
+
+
+def _ceiling(folder: RunFolder, precision: str) -> float | None:
+    """Return the run's measured ceiling of one unit; None: it was not placed under a roofline."""
+    if not folder.roofline.exists():
+        return None
+    record = run_folder.read(RunPlacement, folder.roofline).ceilings
+    rates = [item.sustained_flops for item in ceilings(record) if item.precision == precision]
+    return max(rates) / record.units if rates else None
+
+
+def quality_at(application: Application, members: int) -> tuple[float | None, bool]:
+    """Return the quality of M members by the run's own M-curve, and whether that extrapolates.
+
+    The curve is q(M) = a + b / M through the members' mean (M = 1) and the ensemble: bagging
+    removes a share of the variance that falls with 1 / M. None: the run has one member only.
+    """
+    if members == 1:
+        return application.member_quality, False
+    size, ensemble = application.run_members, application.ensemble_quality
+    if size == 1 or ensemble is None:
+        return None, True
+    slope = (application.member_quality - ensemble) / (1 - 1 / size)
+    limit = application.member_quality - slope
+    return limit + slope / members, members > size

@@ -1,0 +1,395 @@
+"""A system in TOML: its node, the topology of its network, its file system.
+
+The shape of a topology is fixed, its size follows from the number of nodes: a fat tree gets more
+leaf switches (and a third level where the spine's radix is exceeded), a dragonfly more groups, a
+torus longer sides.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from ai500.core import schema
+from ai500.core.errors import ConfigError, InputError
+from ai500.core.schema import option
+from ai500.projection.quantities import parse
+from ai500.records import System, run_folder
+from ai500.roofline import links
+from ai500.roofline.records import RooflineRecord, ceilings, links_of, units_of_node
+
+SHIPPED = ("dgx-h100-superpod", "frontier", "cluster-100gbe")
+TopologyKind = Literal["fat_tree", "dragonfly", "torus"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeText:
+    """`[node]`: quantities with their unit."""
+
+    accelerator: str = option("", "name of the accelerator, as torch prints it")
+    accelerators: int = option(0, "accelerators of a node", minimum=0)
+    measured: str = option("", "JSON of `ai500 roofline` or `ai500 system --json` of a node")
+    flops: dict[str, str] = field(default_factory=dict)
+    link: str = option("", "bandwidth of one accelerator to the others of its node")
+    link_latency: str = option("", "latency of a message inside a node")
+    rails: int = option(1, "network ports of a node", minimum=1)
+    rail: str = option("", "bandwidth of one port, in each direction")
+    rail_latency: str = option("", "latency of a message between two nodes of one switch")
+    watts: str = option("", "power of a node under load")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Shape of the network between nodes."""
+
+    kind: TopologyKind
+    leaf: int = option(32, "endpoints of a leaf switch (fat tree)", minimum=1)
+    uplinks: int = option(32, "links of a leaf switch to the spine (fat tree)", minimum=1)
+    radix: int = option(64, "ports of a spine switch (fat tree)", minimum=2)
+    rail_optimized: bool = option(False, "a leaf switch holds one rail of its nodes")
+    switches: int = option(32, "switches of a group (dragonfly)", minimum=1)
+    endpoints: int = option(16, "endpoints of a switch (dragonfly)", minimum=1)
+    global_links: int = option(1, "links between two groups (dragonfly)", minimum=1)
+    local_links: int = option(1, "links between two switches of a group (dragonfly)", minimum=1)
+    dimensions: int = option(3, "dimensions (torus)", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemText:
+    """`[file_system]`: the shared store that members read their data from."""
+
+    bandwidth: str = option("", "read bandwidth of all nodes together")
+    node: str = option("", "read bandwidth of one node; default: its network")
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformText:
+    """The file."""
+
+    name: str
+    nodes: int = option(0, "nodes of the machine", minimum=1)
+    source: str = option("", "where the figures come from")
+    node: NodeText = field(default_factory=NodeText)
+    topology: Topology = field(default_factory=lambda: Topology("fat_tree"))
+    file_system: FileSystemText = field(default_factory=FileSystemText)
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A system; all quantities in bytes, seconds, FLOPS and watts."""
+
+    name: str
+    source: str
+    nodes: int
+    accelerator: str
+    accelerators_per_node: int
+    flops: dict[str, float]
+    """Precision → FLOPS of one accelerator: measured ceiling, else theoretical peak."""
+    flops_measured: bool
+    link_bytes_per_second: float
+    """Bandwidth of one accelerator inside its node, in each direction."""
+    link_latency_seconds: float
+    rails: int
+    rail_bytes_per_second: float
+    rail_latency_seconds: float
+    topology: Topology
+    file_system_bytes_per_second: float | None
+    """None: no data is staged."""
+    node_read_bytes_per_second: float
+    watts_per_node: float | None
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of the whole machine."""
+        return self.nodes * self.accelerators_per_node
+
+    @property
+    def endpoint_latency_seconds(self) -> float:
+        """Latency of each link: a message crosses two of them under one switch."""
+        return self.rail_latency_seconds / 2
+
+
+def read(name: str | Path) -> Platform:
+    """Read a file, or a shipped system by its name."""
+    folder = Path()
+    if str(name) in SHIPPED:
+        text = resources.files(__package__).joinpath("systems", f"{name}.toml").read_text("utf-8")
+    else:
+        path = Path(name)
+        if not path.is_file():
+            raise InputError(
+                f"{name}: no such file, and no shipped system.",
+                path=path,
+                remedy=f"Name a file, or one of {', '.join(SHIPPED)}.",
+            )
+        folder, text = path.parent, path.read_text("utf-8")
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}", path=name) from error
+    return build(schema.decode(PlatformText, table), folder=folder)
+
+
+def build(text: PlatformText, *, folder: Path) -> Platform:
+    """Check a file's content and convert its quantities."""
+    node = text.node
+    measured = _measured(folder / node.measured) if node.measured else _Measured()
+    accelerators = node.accelerators or measured.accelerators
+    accelerator = node.accelerator or measured.accelerator
+    if not accelerators or not accelerator:
+        raise ConfigError(
+            "[node] names no accelerator, or not how many a node has.",
+            key="node.accelerators",
+            remedy="Set node.accelerator and node.accelerators, or node.measured.",
+        )
+    rates = {
+        precision: parse(value, "flops", key=f"node.flops.{precision}")
+        for precision, value in node.flops.items()
+    }
+    inside = measured.link
+    platform = Platform(
+        name=text.name,
+        source=text.source,
+        nodes=text.nodes,
+        accelerator=accelerator,
+        accelerators_per_node=accelerators,
+        flops=measured.flops or rates or known_accelerator(accelerator) or {},
+        flops_measured=bool(measured.flops),
+        link_bytes_per_second=_quantity(
+            node.link, "bandwidth", "node.link", inside.bytes_per_second if inside else None
+        ),
+        link_latency_seconds=_quantity(
+            node.link_latency,
+            "latency",
+            "node.link_latency",
+            inside.latency_seconds if inside else None,
+        ),
+        rails=node.rails,
+        rail_bytes_per_second=_quantity(node.rail, "bandwidth", "node.rail", None),
+        rail_latency_seconds=_quantity(node.rail_latency, "latency", "node.rail_latency", None),
+        topology=text.topology,
+        file_system_bytes_per_second=(
+            parse(text.file_system.bandwidth, "bandwidth", key="file_system.bandwidth")
+            if text.file_system.bandwidth
+            else None
+        ),
+        node_read_bytes_per_second=0.0,
+        watts_per_node=parse(node.watts, "power", key="node.watts") if node.watts else None,
+    )
+    network = platform.rails * platform.rail_bytes_per_second
+    read_rate = text.file_system.node
+    platform = replace(
+        platform,
+        node_read_bytes_per_second=(
+            parse(read_rate, "bandwidth", key="file_system.node") if read_rate else network
+        ),
+    )
+    require_flops(platform)
+    shape(platform, platform.nodes)
+    return platform
+
+
+def require_flops(platform: Platform) -> None:
+    """Refuse an accelerator whose speed is not known."""
+    if not platform.flops:
+        raise ConfigError(
+            f"node.accelerator = {platform.accelerator!r}: its FLOPS are not known; known: "
+            f"{', '.join(accelerators())}.",
+            key="node.accelerator",
+            value=platform.accelerator,
+            remedy='State them as node.flops.bf16 = "989TFLOPS", or name a node.measured.',
+        )
+
+
+def _quantity(text: str, kind: Any, key: str, measured: float | None) -> float:
+    if text:
+        return parse(text, kind, key=key)
+    if measured is None:
+        raise ConfigError(f"{key} is missing, and was not measured.", key=key)
+    return measured
+
+
+@dataclass(frozen=True)
+class _Measured:
+    accelerator: str = ""
+    accelerators: int = 0
+    flops: dict[str, float] = field(default_factory=dict)
+    link: links.Fit | None = None
+
+
+def _measured(path: Path) -> _Measured:
+    """Read what `ai500 roofline` or `ai500 system --json` says of a node."""
+    value = run_folder.read_json(path)
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is neither a roofline nor a system.", path=path)
+    if "kernels" not in value:
+        names = {"accelerators", "hostname", "cpu"}
+        if not names <= set(value):
+            raise InputError(
+                f"{path} is neither a roofline nor a system.",
+                path=path,
+                remedy="Write it with `ai500 roofline --out FILE` or `ai500 system --json`.",
+            )
+        found = [str(name) for name in value["accelerators"]]
+        return _Measured(found[0] if found else str(value["cpu"]), len(found) or 1)
+    record = run_folder.read(RooflineRecord, path)
+    best: dict[str, float] = {}
+    for ceiling in ceilings(record):
+        rate = ceiling.sustained_flops / record.units
+        best[ceiling.precision] = max(best.get(ceiling.precision, 0.0), rate)
+    times = links_of(record.links, kind="all_reduce", scope="inside_node")
+    points = [(links.sent_bytes(time), time.seconds) for time in times]
+    name = record.device_name if record.unit == "accelerator" else _cpu(record.system)
+    return _Measured(name, units_of_node(record), best, links.fit(points))
+
+
+def _cpu(system: System) -> str:
+    return system.cpu
+
+
+def accelerators() -> dict[str, dict[str, str]]:
+    """Return the accelerators whose theoretical peaks ship with the package."""
+    text = resources.files(__package__).joinpath("systems", "accelerators.toml").read_text("utf-8")
+    table: dict[str, dict[str, str]] = tomllib.loads(text)
+    return table
+
+
+def known_accelerator(name: str) -> dict[str, float] | None:
+    """Return precision → peak FLOPS; None: the accelerator is not known."""
+    peaks = accelerators().get(name)
+    if peaks is None:
+        return None
+    return {
+        precision: parse(value, "flops", key=f"{name}.{precision}")
+        for precision, value in peaks.items()
+        if precision != "source"
+    }
+
+
+def shape(platform: Platform, nodes: int) -> dict[str, Any]:
+    """Return the topology with at least this many nodes, as the simulator's worker builds it."""
+    topology, endpoints = platform.topology, nodes * platform.rails
+    rails = platform.rails
+    if topology.rail_optimized:
+        # The planes of the rails are alike and carry the same: one of them is simulated.
+        endpoints, rails = nodes, 1
+    link = {
+        "bytes_per_second": platform.rail_bytes_per_second,
+        "latency_seconds": platform.endpoint_latency_seconds,
+        "rails": rails,
+    }
+    if topology.kind == "torus":
+        if platform.rails > 1:
+            raise _impossible("a torus has one endpoint per node: set node.rails = 1.")
+        side = max(1, math.ceil(round(nodes ** (1 / topology.dimensions), 9)))
+        sides = [side] * topology.dimensions
+        # Shorten sides while the nodes still fit: 100 nodes are 5 × 5 × 4, not 5 × 5 × 5.
+        for place in range(topology.dimensions):
+            while (
+                sides[place] > 1 and math.prod(sides) // sides[place] * (sides[place] - 1) >= nodes
+            ):
+                sides[place] -= 1
+        return {"kind": "torus", "sides": sides, **link}
+    if topology.kind == "dragonfly":
+        group = topology.switches * topology.endpoints
+        if group % rails:
+            raise _impossible(
+                f"a group of {group} endpoints holds no whole nodes of {rails} rails."
+            )
+        groups = max(1, math.ceil(endpoints / group))
+        ports = topology.switches * topology.endpoints  # as many global ports as endpoints
+        if (groups - 1) * topology.global_links > ports:
+            raise _impossible(
+                f"{groups} groups need {(groups - 1) * topology.global_links} global links of "
+                f"each group; its {topology.switches} switches have {ports} ports for them."
+            )
+        # SimGrid joins a group to each other one at a switch of its own: where groups are more
+        # than switches, a switch stands for several with fewer endpoints each.
+        parts = [
+            count
+            for count in range(1, topology.endpoints + 1)
+            if topology.endpoints % count == 0 and topology.switches * count >= groups
+        ]
+        if not parts:
+            raise _impossible(f"{groups} groups are more than a group's {group} endpoints.")
+        return {
+            "kind": "dragonfly",
+            "groups": groups,
+            "switches": topology.switches * parts[0],
+            "endpoints": topology.endpoints // parts[0],
+            "global_links": topology.global_links,
+            "local_links": topology.local_links,
+            **link,
+        }
+    return {"kind": "fat_tree", **_fat_tree(topology, endpoints), **link}
+
+
+def part_of(
+    platform: Platform, *, nodes: int, used: int
+) -> tuple[dict[str, Any], Callable[[int], int]]:
+    """Return the topology in which the first `used` of so many nodes send, and their places in it.
+
+    In a fat tree the used leaf switches are spread over the whole tree, so that messages between
+    them cross as many levels as in the whole. A dragonfly joins every two groups by links of their
+    own, and in a torus neighbours are near: both are built for the used nodes alone.
+    """
+    described = shape(platform, nodes)  # refuses what is impossible as a whole
+    if platform.topology.kind != "fat_tree" or used == nodes:
+        return shape(platform, used), int
+    block = max(1, platform.topology.leaf // int(described["rails"]))
+    stride = max(1, (nodes // block) // math.ceil(used / block))
+
+    def place(node: int) -> int:
+        leaf, local = divmod(node, block)
+        return leaf * stride * block + local
+
+    return described, place
+
+
+def _fat_tree(topology: Topology, endpoints: int) -> dict[str, list[int]]:
+    if topology.uplinks > topology.leaf:
+        raise _impossible(
+            f"topology.uplinks = {topology.uplinks} of a leaf switch with {topology.leaf} "
+            "endpoints: more up than down carries nothing more."
+        )
+    leaves = max(1, math.ceil(endpoints / topology.leaf))
+    if leaves == 1:
+        return {"down": [topology.leaf], "up": [1], "parallel": [1]}
+    if leaves <= topology.radix:
+        return {"down": [topology.leaf, leaves], "up": [1, topology.uplinks], "parallel": [1, 1]}
+    half = topology.radix // 2
+    pods = math.ceil(leaves / half)
+    if pods > topology.radix:
+        most = topology.leaf * half * topology.radix
+        raise _impossible(
+            f"{endpoints:,} endpoints need {pods} pods; switches of {topology.radix} ports join "
+            f"at most {topology.radix} ({most:,} endpoints) in three levels."
+        )
+    return {
+        "down": [topology.leaf, half, pods],
+        "up": [1, topology.uplinks, half],
+        "parallel": [1, 1, 1],
+    }
+
+
+def _impossible(problem: str) -> ConfigError:
+    return ConfigError(f"impossible topology: {problem}", key="topology")
+
+
+def endpoint(shape: dict[str, Any], node: int, rail: int) -> int:
+    """Return the endpoint of a node's rail.
+
+    In a dragonfly the rails of a node are at different switches of its group, so that a message
+    striped over them takes different links.
+    """
+    rails = int(shape["rails"])
+    if shape["kind"] != "dragonfly":
+        return node * rails + rail
+    group = int(shape["switches"]) * int(shape["endpoints"])
+    place, local = divmod(node, group // rails)
+    return place * group + rail * (group // rails) + local

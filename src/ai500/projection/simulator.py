@@ -1,0 +1,167 @@
+"""Seconds of rounds of transfers on a platform: SimGrid between nodes, α + bytes/β inside them.
+
+SimGrid runs in a process of its own, because it holds one simulation per process, and because
+Debian's package belongs to Debian's Python: its folder joins the path of that process alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ai500.core.errors import AI500Error, EnvironmentLacksError
+from ai500.projection.platform import Platform, endpoint, part_of
+from ai500.projection.traffic import FOLDED_NODES, Round
+
+WORKER = Path(__file__).with_name("simulation_worker.py")
+INSTALL = "Install it: pip install 'ai500[project]', or Debian's python3-simgrid (apt install)."
+
+
+@cache
+def simgrid_folder() -> str | None:
+    """Return the folder of SimGrid's Python module; None: not installed for this Python."""
+    # The interpreter's own first; then the system's, whose packages a venv does not see.
+    pythons = [sys.executable, shutil.which("python3", path=os.defpath)]
+    for python in filter(None, pythons):
+        question = "import simgrid; print(simgrid.__file__)"
+        environment = {**os.environ, "PYTHONPATH": ""}
+        answer = subprocess.run(
+            [python, "-c", question], capture_output=True, text=True, env=environment, check=False
+        )
+        if answer.returncode == 0:
+            return str(Path(answer.stdout.splitlines()[-1]).parent)
+    return None
+
+
+def require_simgrid() -> str:
+    """Return SimGrid's folder; raise EnvironmentLacksError without one."""
+    folder = simgrid_folder()
+    if folder is None:
+        raise EnvironmentLacksError(
+            "`ai500 project` needs SimGrid's Python module, which is not installed.",
+            remedy=INSTALL,
+        )
+    return folder
+
+
+def simulate(
+    platform: Platform, nodes: int, groups: Sequence[Sequence[dict[tuple[int, int], float]]]
+) -> list[list[float]]:
+    """Return the seconds of each round of flows (node, node → bytes), group by group.
+
+    `nodes` is the number of the member's nodes, of which the flows may use the first ones only.
+    """
+    used = 1 + max((max(pair) for group in groups for flows in group for pair in flows), default=0)
+    described, place = part_of(platform, nodes=nodes, used=used)
+    flat = [flows for group in groups for flows in group]
+    distinct: dict[tuple[tuple[tuple[int, int], float], ...], int] = {}
+    jobs: list[list[tuple[int, int, int]]] = []
+    places = []
+    for flows in flat:
+        key = tuple(sorted(flows.items()))
+        if key not in distinct:
+            distinct[key] = len(jobs)
+            moved = {
+                (place(sender), place(receiver)): size for (sender, receiver), size in flows.items()
+            }
+            jobs.append(_endpoint_flows(platform, described, moved))
+        places.append(distinct[key])
+    seconds = _run({"shape": described, "rounds": jobs}) if any(jobs) else [0.0] * len(jobs)
+    answers = iter(seconds[index] for index in places)
+    return [[next(answers) for _ in group] for group in groups]
+
+
+def staging_seconds(
+    *, nodes: int, bytes_per_node: float, file_system: float, node: float, latency: float = 0.0
+) -> float:
+    """Return the time in which all nodes read their bytes from the shared file system at once.
+
+    Nodes are alike: of many a part stands for all, with its part of the file system.
+    """
+    part = min(nodes, FOLDED_NODES)
+    file_system *= part / nodes
+    star = {
+        "kind": "fat_tree", "down": [part + 1], "up": [1], "parallel": [1],
+        "bytes_per_second": file_system, "latency_seconds": latency / 2,
+        "limit": min(node, file_system),
+    }  # fmt: skip
+    size = max(1, round(bytes_per_node))
+    return _run({"shape": star, "rounds": [[(0, 1 + i, size) for i in range(part)]]})[0]
+
+
+def _endpoint_flows(
+    platform: Platform, described: dict[str, Any], flows: dict[tuple[int, int], float]
+) -> list[tuple[int, int, int]]:
+    """Stripe each pair of nodes over the rails, as communication libraries do."""
+    rails = int(described["rails"])
+    return [
+        (endpoint(described, sender, rail), endpoint(described, receiver, rail),
+         max(1, round(size / platform.rails)))
+        for (sender, receiver), size in flows.items()
+        for rail in range(rails)
+    ]  # fmt: skip
+
+
+def _run(job: dict[str, Any]) -> list[float]:
+    command = [sys.executable, str(WORKER), require_simgrid()]
+    done = subprocess.run(
+        command, input=json.dumps(job), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "CRITICAL" in line]
+        raise AI500Error(f"SimGrid failed: {lines[0] if lines else done.returncode}")
+    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds
+
+
+def collective_seconds(
+    platform: Platform, nodes: Sequence[int], jobs: Sequence[Sequence[Round]]
+) -> list[float]:
+    """Return the seconds of each job: its rounds one after another, each as often as it is made.
+
+    `nodes` has the node of each rank. Transfers between the same nodes in a round are one flow.
+    """
+    groups, inside = [], []
+    for rounds in jobs:
+        flows, local = [], []
+        for item in rounds:
+            between, largest = _folded(item, nodes)
+            flows.append(between)
+            local.append(largest)
+        groups.append(flows)
+        inside.append(local)
+    simulated = simulate(platform, max(nodes) + 1, groups)
+    results = []
+    for rounds, network, local in zip(jobs, simulated, inside, strict=True):
+        total = 0.0
+        for item, between_seconds, largest in zip(rounds, network, local, strict=True):
+            seconds = between_seconds
+            if largest:
+                own = platform.link_latency_seconds + largest / platform.link_bytes_per_second
+                seconds = max(seconds, own)
+            total += item.times * seconds
+        results.append(total)
+    return results
+
+
+def _folded(item: Round, nodes: Sequence[int]) -> tuple[dict[tuple[int, int], float], float]:
+    """Return bytes between nodes, and the most that one accelerator sends or receives inside."""
+    between: dict[tuple[int, int], float] = defaultdict(float)
+    sent: dict[int, float] = defaultdict(float)
+    received: dict[int, float] = defaultdict(float)
+    for sender, receiver, size in item.transfers:
+        source, target = nodes[sender], nodes[receiver]
+        if source != target:
+            between[source, target] += size
+        else:
+            sent[sender] += size
+            received[receiver] += size
+    return dict(between), max([0.0, *sent.values(), *received.values()])

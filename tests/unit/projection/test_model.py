@@ -1,0 +1,263 @@
+"""Rounds of messages, timeline, and projections with the real SimGrid."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ai500.cli import app as command_line
+from ai500.core.errors import EnvironmentLacksError, InputError
+from ai500.projection import application, platform, simulator, timeline, traffic
+from ai500.projection.model import Projector, Settings, speed_factor
+from ai500.projection.planned_time import projected_time
+from ai500.records import Plan, run_folder
+from ai500.roofline.traffic import in_mode
+
+pytestmark = pytest.mark.slow  # starts SimGrid
+MODES = (
+    "all_reduce", "hierarchical", "torus_2d", "ring", "double_binary_tree", "butterfly",
+    "parameter_server",
+)  # fmt: skip
+H200 = Path(__file__).parents[3] / "docs/examples/h200"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("per_node", [1, 2, 4])
+def test_rounds_send_the_bytes_of_the_formula(mode: str, per_node: int) -> None:
+    nodes = [rank // per_node for rank in range(16)]
+    rounds = traffic.rounds(mode, nodes, buffer=1600.0, library=True)
+    sent: Counter[bool] = Counter()
+    for item in rounds:
+        for sender, receiver, size in item.transfers:
+            sent[nodes[sender] == nodes[receiver]] += size * item.times  # type: ignore[assignment]
+    expected = in_mode(nodes, mode=mode, gradient_bytes=1600.0)
+    assert expected is not None
+    # A parameter server's clients are sampled: those of one node stand for others.
+    loose = 0.5 if mode == "parameter_server" else 1e-9
+    assert sent[False] == pytest.approx(expected.between_nodes, rel=loose)
+    assert sent[True] + sent[False] == pytest.approx(
+        expected.inside_node + expected.between_nodes, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", ["fat_tree", "dragonfly"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_part_of_the_nodes_stands_for_all(mode: str, kind: platform.TopologyKind) -> None:
+    topology = platform.Topology(kind, leaf=8, uplinks=4, radix=64, switches=4, endpoints=4)
+    system = replace(platform.read("cluster-100gbe"), topology=topology)
+    nodes = [rank // 2 for rank in range(256)]
+
+    def seconds(most_nodes: int) -> float:
+        rounds = traffic.rounds(mode, nodes, buffer=1e9, library=True, most_nodes=most_nodes)
+        return simulator.collective_seconds(system, nodes, [rounds])[0]
+
+    assert seconds(64) == pytest.approx(seconds(128), rel=0.15)
+
+
+def test_a_plugins_mode_is_refused() -> None:
+    with pytest.raises(InputError, match="no known messages"):
+        traffic.rounds("gossip", [0, 1], buffer=1.0, library=False)
+
+
+def test_buckets_overlap_with_computation() -> None:
+    step = timeline.overlapped_step
+    assert step(compute=1.0, ready=[0.5, 1.0], reduce=[0.2, 0.2]) == pytest.approx(1.2)
+    assert step(compute=1.0, ready=[0.5, 1.0], reduce=[2.0, 2.0]) == pytest.approx(4.5)
+    assert step(compute=1.0, ready=[], reduce=[]) == 1.0
+
+
+def test_the_slowest_of_many_devices() -> None:
+    assert timeline.slowest_factor(1, spread=0.1) == 1.0
+    assert timeline.slowest_factor(1000, spread=0.0) == 1.0
+    assert 1.3 < timeline.slowest_factor(1000, spread=0.1) < 1.45
+
+
+def test_failures_lengthen_the_window_and_more_members_wait_longer() -> None:
+    failing = partial(
+        timeline.with_failures, 1e4, mtbf=1e5, interval=1000.0, checkpoint=10.0, requeue=120.0,
+        seed=1,
+    )  # fmt: skip
+    few, many = failing(members=1), failing(members=10_000)
+    assert 1e4 < few[0] < many[0]
+    assert many[1] <= many[0] <= many[2]
+
+
+def test_simulated_failures_agree_with_dalys_expectation() -> None:
+    """Daly, 2006: MTBF · e^(requeue / MTBF) · (e^((interval + cost) / MTBF) − 1) · work / interval.
+
+    One member, many trials: the mean is between the percentiles, and near the median.
+    """
+    work, mtbf, interval, cost, requeue = 1e5, 2e3, 200.0, 10.0, 60.0
+    ends = timeline.with_failures(
+        work, members=1, mtbf=mtbf, interval=interval, checkpoint=cost, requeue=requeue, seed=1,
+        trials=401,
+    )  # fmt: skip
+    segment = mtbf * math.exp(requeue / mtbf) * (math.exp((interval + cost) / mtbf) - 1)
+    assert ends[0] == pytest.approx(segment * work / interval, rel=0.02)
+    assert ends[1] < ends[0] < ends[2]
+
+
+def test_a_member_that_fails_before_each_checkpoint_never_ends() -> None:
+    ends = timeline.with_failures(
+        1e5, members=2, mtbf=100.0, interval=1000.0, checkpoint=10.0, requeue=60.0, seed=1
+    )
+    assert math.isinf(ends[0])
+
+
+def test_simgrid_agrees_with_the_ring_formula_on_a_star() -> None:
+    system = platform.read("cluster-100gbe")
+    nodes = list(range(8))
+    rounds = traffic.rounds("ring", nodes, buffer=1e9, library=True)
+    (seconds,) = simulator.collective_seconds(system, nodes, [rounds])
+    expected = 14 * (20e-6 + 1e9 / 8 / 12.5e9)
+    assert seconds == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["torus", "dragonfly"])
+def test_every_topology_carries_messages(kind: str) -> None:
+    system = platform.read("frontier")
+    if kind == "torus":
+        system = replace(system, rails=1, topology=platform.Topology("torus"))
+    (seconds,) = simulator.collective_seconds(
+        system, list(range(16)), [[traffic.Round([(0, 15, 1e9)], 1)]]
+    )
+    rate = system.rails * system.rail_bytes_per_second
+    assert 1e9 / rate <= seconds < 1e9 / rate + 1e-4
+
+
+def test_staging_is_bound_by_the_file_system_or_the_node() -> None:
+    stage = simulator.staging_seconds
+    assert stage(nodes=2, bytes_per_node=1e9, file_system=1e10, node=1e9) == pytest.approx(1.0)
+    assert stage(nodes=20, bytes_per_node=1e9, file_system=1e10, node=1e9) == pytest.approx(2.0)
+    assert stage(nodes=5000, bytes_per_node=1e9, file_system=1e12, node=1e9) == pytest.approx(5.0)
+
+
+def test_a_run_projected_to_its_own_machine_has_its_own_flops() -> None:
+    app = application.read(H200)
+    system = replace(platform.read("dgx-h100-superpod"), accelerator="NVIDIA H200")
+    point = Projector(app, system).project(accelerators=1, degree=1)
+    assert point.ensemble_size == app.run_members == 2
+    assert point.flops == pytest.approx(app.run_flops, rel=0.05)
+    assert point.seconds == pytest.approx(app.run_seconds, rel=0.05)
+
+
+def test_an_ensemble_scales_better_than_one_model() -> None:
+    app = application.read(H200)
+    projector = Projector(app, platform.read("cluster-100gbe"))
+    ensemble = projector.project(accelerators=128, degree=8)
+    single = projector.project(accelerators=128, degree=128)
+    assert ensemble.efficiency > single.efficiency
+    assert ensemble.exposed_seconds < single.exposed_seconds
+    assert ensemble.quality_extrapolated
+
+
+def test_half_the_bytes_take_half_the_time_on_a_slow_network() -> None:
+    app, system = application.read(H200), platform.read("cluster-100gbe")
+    full = Projector(app, system).project(accelerators=64, degree=64)
+    half = Projector(app, system, Settings(precision="fp16")).project(accelerators=64, degree=64)
+    assert 0.5 * full.reduce_seconds <= half.reduce_seconds < 0.7 * full.reduce_seconds
+
+
+def test_a_pipeline_needs_its_activations() -> None:
+    app, system = application.read(H200), platform.read("cluster-100gbe")
+    with pytest.raises(InputError, match="activations"):
+        Projector(app, system, Settings(pipeline_degree=4)).project(accelerators=8, degree=8)
+    made = Projector(app, system, Settings(pipeline_degree=4, activation_bytes=1e6)).project(
+        accelerators=8, degree=8
+    )
+    alone = Projector(app, system).project(accelerators=8, degree=8)
+    # 8 micro-batches on 4 stages: 8 of 11 slots compute.
+    assert made.compute_seconds == pytest.approx(alone.compute_seconds * 11 / 8)
+
+
+def test_a_step_of_another_batch_is_between_measured_ones(tmp_path: Path) -> None:
+    app = application.read(H200)
+    assert application.step_of_batch(app, 64) == pytest.approx(app.step_seconds / 2)
+    larger = replace(app, steps_by_batch=((128, 0.1), (256, 0.16)))
+    assert application.step_of_batch(larger, 192) == pytest.approx(0.13)
+    assert application.step_of_batch(larger, 512) == pytest.approx(0.32)
+    other = changed_run(tmp_path, lambda plan: plan["hyperparameters"].update(batch_size=64))
+    assert [batch for batch, _ in application.read_all(H200, [other]).steps_by_batch] == [64, 128]
+    other = changed_run(tmp_path, lambda plan: plan["hyperparameters"].update(precision="fp32"))
+    with pytest.raises(InputError, match="don't belong together"):
+        application.read_all(H200, [other])
+
+
+def test_a_run_that_divides_its_model_is_refused(tmp_path: Path) -> None:
+    run = changed_run(tmp_path, lambda plan: plan["parallel"].update(tensor_degree=2))
+    with pytest.raises(InputError, match="divides its model"):
+        application.read(run)
+
+
+def changed_run(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Return a copy of the H200 run with another plan."""
+    run = folder / "changed"
+    shutil.copytree(H200, run, dirs_exist_ok=True)
+    plan = json.loads((run / "plan.json").read_text())
+    change(plan)
+    (run / "plan.json").write_text(json.dumps(plan))
+    return run
+
+
+def test_a_plan_takes_its_time_from_a_measured_run() -> None:
+    app, plan = application.read(H200), run_folder.read(Plan, H200 / "plan.json")
+    made = projected_time(plan, H200, "dgx-h100-superpod")
+    # An H200 has the peaks of the SuperPOD's H100.
+    assert made.estimated_seconds == pytest.approx(app.run_seconds * plan.trials, rel=0.05)
+    assert "projected from h200" in made.estimate_basis
+    with pytest.raises(InputError, match="both"):
+        projected_time(plan, H200, None)
+    with pytest.raises(InputError, match="the plan is of"):
+        projected_time(replace(plan, problem_class="full"), H200, "frontier")
+
+
+def test_an_unknown_accelerator_of_the_run_is_refused() -> None:
+    app = replace(application.read(H200), accelerator="Abacus", ceiling_flops=None)
+    with pytest.raises(InputError, match="can't be compared"):
+        speed_factor(app, platform.read("frontier"))
+
+
+def test_a_degree_must_divide_the_accelerators() -> None:
+    projector = Projector(application.read(H200), platform.read("frontier"))
+    with pytest.raises(InputError, match=r"Eq\. 5"):
+        projector.project(accelerators=10, degree=8)
+    with pytest.raises(InputError, match="images of an epoch"):
+        projector.project(accelerators=1024, degree=1024)
+
+
+def test_without_simgrid_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "simgrid_folder", lambda: None)
+    with pytest.raises(EnvironmentLacksError, match="python3-simgrid") as caught:
+        simulator.require_simgrid()
+    assert caught.value.exit_code == 3
+
+
+def test_a_run_of_several_accelerators_needs_a_profile(tmp_path: Path) -> None:
+    folder = changed_run(tmp_path, lambda plan: plan.update(parallel_degree=2))
+    with pytest.raises(InputError, match="no profile") as caught:
+        application.read(folder)
+    assert "ai500 profile" in str(caught.value)
+
+
+def test_the_command_writes_page_csv_and_json(tmp_path: Path) -> None:
+    words = ["project", "--system", "frontier", "--run", str(H200), "--accelerators", "64"]
+    words += ["--node-mtbf", "5y", "--quality", "0.9", "--out", str(tmp_path), "--json"]
+    made = CliRunner().invoke(command_line, words)
+    assert made.exit_code == 0, made.output
+    result = json.loads(made.stdout)
+    assert result["projection"]["accelerators"] == 64
+    assert result["best"]["quality"] >= 0.9
+    assert {gain["part"] for gain in result["gains"]} >= {"network", "accelerator", "file system"}
+    assert "no result" in (tmp_path / "projection.html").read_text()
+    rows = (tmp_path / "projection.csv").read_text().splitlines()
+    assert len(rows) == 2 + len(result["choices"])

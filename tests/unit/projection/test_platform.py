@@ -1,0 +1,104 @@
+"""Systems in TOML: units, shipped files, impossible topologies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ai500.core.errors import ConfigError, InputError
+from ai500.projection import platform
+from ai500.projection.quantities import parse
+
+CLUSTER = """
+name = "test"
+nodes = 4
+[node]
+accelerator = "NVIDIA H200"
+accelerators = 2
+link = "100GB/s"
+link_latency = "1us"
+rail = "{rail}"
+rail_latency = "2us"
+[topology]
+kind = "{kind}"
+{more}
+"""
+
+
+def write(folder: Path, *, rail: str = "100Gbps", kind: str = "fat_tree", more: str = "") -> Path:
+    path = folder / "system.toml"
+    path.write_text(CLUSTER.format(rail=rail, kind=kind, more=more))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("100Gbps", 12.5e9), ("25GB/s", 25e9), ("8Mbit/s", 1e6), ("1e2 MB/s", 1e8)]
+)
+def test_bits_and_bytes_are_told_apart(text: str, value: float) -> None:
+    assert parse(text, "bandwidth", key="node.rail") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["100Gb", "100GB", "100Gb/s", "12GBps", "100", "fast", "-1Gbps"])
+def test_ambiguous_bandwidths_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "bandwidth", key="node.rail")
+    assert caught.value.key == "node.rail"
+
+
+def test_a_unit_of_another_quantity_is_named() -> None:
+    with pytest.raises(ConfigError, match="unit of latency, not of bandwidth"):
+        parse("5us", "bandwidth", key="node.rail")
+
+
+@pytest.mark.parametrize("name", platform.SHIPPED)
+def test_shipped_systems_have_sources_and_grow_to_100_000(name: str) -> None:
+    system = platform.read(name)
+    assert system.source and system.accelerators >= 1000
+    nodes = 100_000 // system.accelerators_per_node
+    shape = platform.shape(system, nodes)
+    assert shape["kind"] == system.topology.kind
+
+
+def test_a_torus_is_as_small_as_its_nodes_allow(tmp_path: Path) -> None:
+    system = platform.read(write(tmp_path, kind="torus"))
+    assert platform.shape(system, 100)["sides"] == [4, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "nodes"),
+    [
+        ("fat_tree", "leaf = 8\nuplinks = 16", 4),
+        ("fat_tree", "leaf = 2\nuplinks = 2\nradix = 4", 100),
+        ("dragonfly", "switches = 2\nendpoints = 2\nglobal_links = 2", 100),
+    ],
+)
+def test_impossible_topologies_are_refused(
+    tmp_path: Path, kind: str, more: str, nodes: int
+) -> None:
+    with pytest.raises(ConfigError, match="impossible topology"):
+        platform.shape(platform.read(write(tmp_path, kind=kind, more=more)), nodes)
+
+
+def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("NVIDIA H200", "Abacus"))
+    with pytest.raises(ConfigError, match=r"Abacus.*known: NVIDIA H100"):
+        platform.read(path)
+
+
+def test_a_measured_node_gives_speed_and_name(tmp_path: Path) -> None:
+    measured = Path(__file__).parents[3] / "docs/examples/h200/roofline.json"
+    (tmp_path / "node.json").write_text(json.dumps(json.loads(measured.read_text())["ceilings"]))
+    path = write(tmp_path)
+    text = path.read_text().replace('accelerator = "NVIDIA H200"\n', 'measured = "node.json"\n')
+    path.write_text(text)
+    system = platform.read(path)
+    assert system.accelerator == "NVIDIA H200"
+    assert system.flops_measured and 3e14 < system.flops["bf16"] < 1.1e15
+
+
+def test_a_missing_file_names_the_shipped_systems() -> None:
+    with pytest.raises(InputError, match="frontier"):
+        platform.read("nowhere.toml")
