@@ -22,6 +22,7 @@ from ai500.records import (
     BootstrapRecord,
     InitialNetwork,
     JobRecord,
+    Operations,
     Placement,
     Plan,
     ProblemClass,
@@ -282,17 +283,28 @@ def _rounds(
     definition, search = plan.definition, plan.search
     assert search is not None
     at, lines, number = start, list[tuple[float, Entry]](), 0
+    initial = initial_architecture(
+        search.initial, classes=definition.classes, input_channels=definition.input_shape[0]
+    )
+
+    def counted(architecture: Architecture) -> Operations:
+        return count_architecture(
+            architecture, input_shape=definition.input_shape, convention="aiperf"
+        )
+
+    cap = search.max_growth * counted(initial).forward_per_image
     while at - start <= 60 * shape.minutes:
         number += 1
         name, parent, kernel = f"{worker:03d}-{number:04d}", None, None
-        made = initial_architecture(
-            search.initial, classes=definition.classes, input_channels=definition.input_shape[0]
-        )
-        if number > 1:
-            parents = [earlier for earlier in grown if earlier < name or random.random() < 0.3]
+        made, operations = initial, counted(initial)
+        parents = [earlier for earlier in grown if earlier < name or random.random() < 0.3]
+        while number > 1 and (parent is None or operations.forward_per_image > cap):
             parent, kernel = random.choice(parents[-6:]), random.choice(search.kernel_sizes)
             places = [layer.number for layer in grown[parent].layers if layer.kind == "relu"]
             made = deeper(grown[parent], random.choice(places), kernel=kernel)
+            operations = counted(made)
+            if operations.forward_per_image > cap and len(parents) > 1:
+                parents.remove(parent)  # it is near the cap; the start never is
         grown[name] = made
         tuned = search.tunes(number)
         batch = random.choice(search.batch_sizes) if tuned else definition.reference.batch_size
@@ -303,9 +315,7 @@ def _rounds(
             architecture=made,
             round=number,
             moves=() if parent is None else (f"a {kernel}×{kernel} block",),
-            operations=count_architecture(
-                made, input_shape=definition.input_shape, convention="aiperf"
-            ),
+            operations=operations,
             batch_size=batch,
             kernel=kernel,
             tuned=tuned,
