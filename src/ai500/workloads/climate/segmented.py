@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
 from ai500.data.generated import Generated
 from ai500.data.store import Arrays
+from ai500.records import ProblemClass
 from ai500.records.fields import Field
 from ai500.workloads.climate import recipe as recipes
 from ai500.workloads.climate.recipe import ClimateRecipe
@@ -58,6 +59,12 @@ def mask_fields(height: int, width: int) -> tuple[Field, Field]:
         Field("images", "input", "float32", (len(CHANNELS), height, width)),
         Field("masks", "target", "uint8", (height, width), limits=(0, len(EVENTS))),
     )
+
+
+def event_bytes(problem_class: ProblemClass) -> int:
+    """Return the bytes of a frame's predictions: one for each event and pixel."""
+    _, height, width = problem_class.input_shape
+    return len(EVENTS) * height * width
 
 
 SOURCES = {
