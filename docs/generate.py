@@ -328,7 +328,7 @@ def _classes(name: str) -> Iterator[str]:
             f"`{problem_class.name}`",
             f"{problem_class.train_samples:,} + {problem_class.validation_samples:,}",
             ", ".join(map(str, problem_class.fields)),
-            f"{reference.epochs} epochs, {reference.optimizer}, "
+            f"{reference.epochs} epoch{'s' * (reference.epochs > 1)}, {reference.optimizer}, "
             f"batch {batch or f'{reference.batch_size} per accelerator'}",
             f"{sign} {problem_class.target_quality:g}",
             problem_class.penalty_exponent,
