@@ -37,8 +37,8 @@ DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
     "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
-    "language-model.md", "own-benchmark.md", "plugins.md", "rules.md", "studies.md", "worker-contract.md",
-    "workloads.md",
+    "language-model.md", "own-benchmark.md", "plugins.md", "rules.md", "studies.md",
+    "worker-contract.md", "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -341,8 +341,8 @@ def _classes(name: str) -> Iterator[str]:
 
 def _targets() -> Iterator[str]:
     """Yield a table of the qualities that set the targets of classes."""
-    yield "\n| workload | class | ensembles | members' means | mean ± standard deviation | target | "
-    yield "measured on, or source |\n|---|---|---|---|---|---|---|\n"
+    yield "\n| workload | class | ensembles | members' means | mean ± standard deviation | "
+    yield "target | measured on, or source |\n|---|---|---|---|---|---|---|\n"
     sources = tomllib.loads((DOCS / "targets.toml").read_text(encoding="utf-8"))
     for name, classes in sources.items():
         definitions = load_workload(name).problem_classes
