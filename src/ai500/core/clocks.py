@@ -45,11 +45,12 @@ class Clocks:
                 )
         for measurements in self._measurements.values():
             measurements.sort(key=lambda measurement: measurement.wall)
+        self._references = {measurement.reference for measurement in self._all()}
 
     def nearest(self, event: Event) -> Measurement | None:
         """Return the measurement of the event's host nearest in time; None without any."""
         measurements = self._measurements.get(host_of(event), [])
-        position = bisect([measurement.wall for measurement in measurements], event["wall"])
+        position = bisect(measurements, event["wall"], key=lambda measurement: measurement.wall)
         return min(
             measurements[max(0, position - 1) : position + 1],
             key=lambda measurement: abs(measurement.wall - event["wall"]),
@@ -72,11 +73,10 @@ class Clocks:
 
         None if a host has no measurement, or if hosts were compared with different references.
         """
-        references = {measurement.reference for measurement in self._all()}
         total = 0.0
         for event in (first, last):
             nearest = self.nearest(event)
-            if nearest is None or len(references) > 1:
+            if nearest is None or len(self._references) > 1:
                 return None
             drift = MAX_DRIFT * abs(event["wall"] - nearest.wall)
             total += nearest.uncertainty_seconds + drift
