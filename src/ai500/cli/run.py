@@ -8,16 +8,17 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ai500.automl.finish_request import request_finish, require_least_time
-from ai500.bagging.member_views import Collector, MemberView
+from ai500.bagging.member_views import SUSPENDED, Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.output import surviving_output
 from ai500.cli.score_view import show_score
 from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
+from ai500.core import events
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
@@ -112,6 +113,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         outlives = load_scheduler(plan.scheduler).outlives_controller
     if state == "stopped" and outlives and any(view.state in ACTIVE for view in views):
         state = "detached"  # jobs are running; no controller is attached
+    outage = _outage(folder, number) if owner else None
     if as_json:
         summary = {
             "run": str(path),
@@ -119,6 +121,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
             "controller": owner,
             "trial": number,
             "trials": plan.trials,
+            "outage": outage,
             "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
         }
         print_json(summary)
@@ -128,6 +131,10 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
+    if outage is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(outage["since"]))
+        text = f"the scheduler has not answered since {since}: {outage['reason']}"
+        console.print(text, soft_wrap=True, markup=False)
     if state == "detached":
         console.print(
             "jobs are still running; no controller is attached", soft_wrap=True, markup=False
@@ -137,6 +144,30 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     for file in (folder.score, folder.report):
         if file.exists():
             console.print(str(file), soft_wrap=True, markup=False)
+
+
+def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
+    """Return since when and why the scheduler has not answered the controller; None: it does."""
+    outage: dict[str, Any] | None = None
+    for event in events.read_checked(folder.events):
+        if event.get("trial") != number:
+            continue
+        if event["event"] == "scheduler_unreachable":
+            outage = {"since": event["wall"], "reason": event["reason"]}
+        elif event["event"] == "scheduler_reachable":
+            outage = None
+    return outage
+
+
+def _suspended(folder: RunFolder, number: int) -> set[int]:
+    """Return the members whose jobs were suspended when the controller last queried them."""
+    members: set[int] = set()
+    for event in events.read_checked(folder.events):
+        if event.get("trial") == number and event["event"] == "job_suspended":
+            members.add(event["member"])
+        elif event.get("trial") == number and event["event"] == "job_continued":
+            members.discard(event["member"])
+    return members
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
@@ -154,6 +185,9 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
         view.reason = job.end or None
+    for member in _suspended(folder, number):
+        if member in views and views[member].state == "running":
+            views[member].reason = SUSPENDED[0]
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
