@@ -127,7 +127,7 @@ class Run:
     @property
     def state(self) -> Literal["running", "finished", "stopped"]:
         """Whether a controller is attached, every trial is scored, or neither."""
-        return scoring.state_of(self._folder, self.plan)
+        return run_folder.state_of(self._folder, self.plan)
 
     @property
     def score(self) -> Score:

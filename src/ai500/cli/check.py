@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500.cli.options import AsJson, TrustedKeys
+from ai500.cli.arguments import AsJson, TrustedKeys
 from ai500.cli.terminal import console, print_json, rows, show_problems
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import check_known

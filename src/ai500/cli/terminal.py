@@ -7,17 +7,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.progress import WorkerView, worker_view
+from ai500.automl.worker_view import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_completion
 from ai500.core import schema
 from ai500.core.units import human_seconds, human_si
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.progress import Progress
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16  # members in the live view: fits a screen of 24 lines
@@ -83,6 +86,8 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         if console.is_terminal and not self._quiet:
+            from rich.live import Live  # slow to import; `status` draws nothing live
+
             self._live = Live(console=console, refresh_per_second=4, transient=True)
             self._live.start()
         return self
@@ -115,6 +120,8 @@ class Terminal:
             self._count(done)
             return
         if self._live is not None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             if self._bar is None:
                 self._bar = Progress(
                     TextColumn("  "), BarColumn(30), TextColumn("{task.percentage:>3.0f}%"),
@@ -201,10 +208,11 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     table.add_column("worker" if searching else "member", justify="right")
     table.add_column("state")
     cells = [_worker_cells(view) if searching else _member_cells(view) for view in _active(views)]
-    for name in cells[0] if cells else ():
+    names = [name for name in (cells[0] if cells else ()) if any(row[name] for row in cells)]
+    for name in names:
         table.add_column(name, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
-        table.add_row(str(view.member), view.state, *row.values())
+        table.add_row(str(view.member), view.state, *(row[name] for name in names))
     totals = _search_totals(views) if searching else _member_totals(views)
     noun = "worker" if searching else "member"
     failures = [

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from ai500.cli import app
+from ai500.cli.commands import COMMANDS, GROUPS, CommandEntry
 from ai500.core.errors import (
     ConfigError,
     DataError,
@@ -16,7 +21,7 @@ from ai500.core.errors import (
     JobError,
     RunFolderError,
 )
-from tests.support.commands import Start
+from tests.support.commands import SOURCE, Start
 from tests.unit.cli.conftest import Run
 
 
@@ -28,12 +33,10 @@ def fits(text: str, *, but_for: str | Path | None = None) -> bool:
 
 
 def commands() -> list[list[str]]:
-    names = [[command.callback.__name__] for command in app.registered_commands if command.callback]
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        for command in group.typer_instance.registered_commands:
-            assert command.callback is not None
-            names.append([str(group.name), command.name or command.callback.__name__])
+    names = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        names += [[name]] if below is None else [[name, subcommand] for subcommand in below]
     return names
 
 
@@ -75,11 +78,71 @@ def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) 
     assert fits(out)
 
 
-@pytest.mark.parametrize("group", [[], ["data"], ["study"]], ids=lambda group: " ".join(group))
-def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: list[str]) -> None:
-    code, out, _ = ai500(*group, "--help")
+@pytest.mark.parametrize("group", ["data", "study"])
+def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: str) -> None:
+    code, out, _ = ai500(group, "--help")
     assert (code, fits(out)) == (0, True)
     assert "..." not in out.partition("Commands:")[2], "a sentence was cut"
+
+
+def test_the_help_lists_every_command_in_its_group(ai500: Run) -> None:
+    code, out, _ = ai500("--help")
+    assert (code, fits(out)) == (0, True)
+    for heading, entries in GROUPS.items():
+        listed = out.partition(f"\n{heading}:\n")[2].partition("\n\n")[0]
+        lines = [" ".join(line.split()) for line in listed.splitlines()]
+        assert lines == [f"{entry.name} {entry.summary}" for entry in entries]
+
+
+@pytest.mark.parametrize("entry", COMMANDS.values(), ids=COMMANDS)
+def test_the_summary_of_the_table_is_the_first_sentence_of_the_help(entry: CommandEntry) -> None:
+    command = typer.main.get_command(app).commands[entry.name]  # type: ignore[attr-defined]
+    assert (command.help or "").partition("\n")[0] == entry.summary
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_no_help_shows_the_types_of_the_argument_parser(ai500: Run, command: list[str]) -> None:
+    _, out, _ = ai500(*command, "--help")
+    for word in (
+        "<path>",
+        "<str>",
+        "<int>",
+        "<bool>",
+        "[ARGS]",
+        "range",
+        "list[",
+        "x>=",
+        "{",
+        "None",
+        "False",
+    ):
+        assert word not in out.partition("\nOptions:")[2], f"{word} in the help of {command}"
+    assert "COMMAND" not in out
+
+
+IMPORTS_OF_A_COMMAND = """
+import sys
+sys.argv = ["ai500", *sys.argv[1:]]
+from ai500.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("modules", *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["status"]], ids=" ".join)
+def test_a_light_command_imports_no_heavy_package(finished_run: Path, words: list[str]) -> None:
+    arguments = [*words, str(finished_run)] if words == ["status"] else words
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_OF_A_COMMAND, *arguments],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )  # fmt: skip
+    imported = set(done.stdout.splitlines()[-1].split())
+    heavy = {"numpy", "h5py", "torch", "optuna", "matplotlib", "jinja2", "PIL", "pandas", "scipy"}
+    assert {"typer", "ai500"} <= imported
+    assert not imported & heavy
 
 
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:

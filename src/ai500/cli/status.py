@@ -1,0 +1,120 @@
+"""`ai500 status`: the progress of a run, read from its folder and the scheduler."""
+
+from __future__ import annotations
+
+import sys
+
+from ai500.bagging.member_views import Collector, DetailsReader, MemberView
+from ai500.cli.arguments import AsJson, RunPath
+from ai500.cli.terminal import console, members_table, print_json
+from ai500.core.errors import AI500Error
+from ai500.core.schema import encode
+from ai500.jobs.schedulers import ACTIVE, load_scheduler
+from ai500.records import Plan, run_folder
+from ai500.records.run_folder import RunFolder
+
+
+def status(path: RunPath, as_json: AsJson = False) -> None:
+    """Show the progress of a run: state, epochs, loss, time left.
+
+    Example: ai500 status runs/first
+    """
+    folder = RunFolder.open(path)
+    with run_folder.explaining_contradictions(path):
+        plan = run_folder.read(Plan, folder.plan)
+        state: str = run_folder.state_of(folder, plan)
+        owner = folder.owner()
+        number = current_trial(folder, plan)
+        views = _views(folder, plan, number, finished=state == "finished") if number else []
+    active = any(view.state in ACTIVE for view in views)
+    if state == "stopped" and active and load_scheduler(plan.scheduler).outlives_controller:
+        state = "detached"  # jobs are running; no controller is attached
+    if as_json:
+        summary = {
+            "run": str(path),
+            "state": state,
+            "controller": owner,
+            "trial": number,
+            "trials": plan.trials,
+            "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
+        }
+        print_json(summary)
+        return
+    owned = f" ({owner})" if owner else ""
+    console.print(f"{path}: {state}{owned}", soft_wrap=True, markup=False)
+    if number:
+        console.print(f"trial {number} of {plan.trials}")
+        console.print(members_table(views))
+    if state == "detached":
+        console.print(
+            "jobs are still running; no controller is attached", soft_wrap=True, markup=False
+        )
+    if state in ("stopped", "detached"):
+        console.print(f"to continue: ai500 resume {path}", soft_wrap=True, markup=False)
+    for file in (folder.score, folder.report):
+        if file.exists():
+            console.print(str(file), soft_wrap=True, markup=False)
+
+
+def _views(folder: RunFolder, plan: Plan, number: int, *, finished: bool) -> list[MemberView]:
+    """Read the members' progress from disk and the scheduler; write nothing."""
+    trial = folder.trial(number)
+    views = {member: MemberView(member) for member in range(plan.ensemble_size)}
+    Collector(
+        folder, trial=number, members=list(views), read_details=_details(folder, plan, number)
+    ).show_all(views)
+    for job in run_folder.read_jobs(trial, views):
+        view = views[job.member]
+        view.state, view.attempt = job.state, max(view.attempt, job.attempt)
+        view.reason = job.end or None
+    if not finished:
+        _show_newer_states(folder, plan, number, views)
+    for member, view in views.items():
+        if trial.member(member).record.exists():
+            view.state, view.reason = "done", None
+    if any(view.state == "running" for view in views.values()):
+        from ai500.workloads.protocol import sample_noun  # loads the workload
+
+        noun = sample_noun(plan.workload)
+        for view in views.values():
+            view.sample_noun = noun
+    else:
+        for view in views.values():
+            view.images_per_second = None  # the last reading of a member that has ended
+    return list(views.values())
+
+
+def _details(folder: RunFolder, plan: Plan, number: int) -> DetailsReader:
+    """Return the program's reader; an ensemble's reads nothing, so no program is imported."""
+    if plan.search is None:
+        return dict
+    from ai500.pipeline.programs import program_of
+
+    return program_of(plan).details_reader(folder, number)
+
+
+def _show_newer_states(
+    folder: RunFolder, plan: Plan, number: int, views: dict[int, MemberView]
+) -> None:
+    """Ask the scheduler where no controller updates the records, or where jobs wait."""
+    from ai500.jobs import trial_jobs
+
+    followed = folder.owner() is not None
+    waits = any(view.state == "pending" for view in views.values())
+    if followed and not (waits and load_scheduler(plan.scheduler).outlives_controller):
+        return
+    try:
+        states = trial_jobs.active_jobs(folder, number)
+    except AI500Error as error:
+        print(f"showing the states last recorded: {error}", file=sys.stderr)
+        states = {}
+    for member, (_, current) in states.items():
+        views[member].reason = current.reason or views[member].reason
+        if not followed:
+            views[member].state = current.state
+
+
+def current_trial(folder: RunFolder, plan: Plan) -> int:
+    """Return the number of the last trial that began; 0: none."""
+    started = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
+    return max(started, default=0)
