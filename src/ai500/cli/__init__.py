@@ -14,6 +14,7 @@ import typer
 
 from ai500.cli.lazy_group import SETTINGS, USAGE, CommandGroup
 from ai500.cli.output import discard_buffer, print_any_character
+from ai500.cli.verbosity import NORMAL, Verbosity
 from ai500.core import __version__
 from ai500.core.atomic import explained
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
@@ -50,6 +51,7 @@ def version(
 def main() -> None:
     """Run a command; report an error as one message and an exit code, without a traceback."""
     print_any_character()
+    Verbosity.level = NORMAL  # of an earlier call in this process
     try:
         app()
     except AI500Error as error:

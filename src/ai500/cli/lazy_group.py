@@ -11,6 +11,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from ai500.cli.commands import COMMANDS, GROUPS
+from ai500.cli.verbosity import verbosity_options
 
 VALUES = {"path": "PATH", "int": "N", "float": "NUMBER", "str": "TEXT"}
 """Type of an option's value → its word in the help."""
@@ -23,7 +24,11 @@ SETTINGS: dict[str, Any] = {
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help shows values as words, not as types of the argument parser."""
+    """A command with -q and -v, whose help shows values as words, not as the parser's types."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params = [*self.params, *verbosity_options()]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: arguments in brackets may be left out."""

@@ -43,7 +43,9 @@ class ConfigOptions:
     runs: Annotated[
         str | None,
         typer.Option(
-            "--runs", metavar="N", help="Number of trials, or 'valid': the minimum of the class."
+            "--runs",
+            metavar="N",
+            help="Number of trials, or 'valid': as many, and a layout, as a valid result needs.",
         ),
     ] = None
     data: Annotated[

@@ -15,9 +15,11 @@ from ai500.automl.finish_request import request_finish, require_least_time
 from ai500.cli.arguments import AsJson, RunPath
 from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.output import surviving_output
+from ai500.cli.plan import planned, show_prospects
 from ai500.cli.score_view import show_score
 from ai500.cli.status import current_trial
 from ai500.cli.terminal import Terminal, console, print_json, print_report_path
+from ai500.cli.verbosity import is_quiet
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
@@ -50,14 +52,18 @@ def run(
 ) -> None:
     """Train the bagged ensemble, score it, and write the report.
 
-    --runs valid runs the minimum number of trials for a valid result.
+    --runs valid runs as many trials as a valid result needs, and where it can chooses a layout in
+    which all members train at once. Before it starts it says whether the result can be valid.
 
     Example: ai500 run --class smoke --out runs/my-run
     """
-    config = selected.load()
+    config, plan = planned(selected.load())
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{config.workload}-{config.problem_class}-{stamp}"
     folder = pipeline.prepare(config, out or Path("runs") / name)
+    if not (as_json or is_quiet()):
+        with surviving_output():
+            show_prospects(plan)
     _execute(folder, as_json=as_json, detach=detach)
 
 
@@ -79,7 +85,7 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
         signal.signal(signal.SIGHUP, as_disconnection)
     with surviving_output():
         with Terminal(quiet=as_json) as terminal:
-            if not as_json:
+            if not (as_json or is_quiet()):
                 console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
             result = pipeline.execute(folder, terminal, detach=detach)
         _print_score(folder, result, as_json=as_json)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ai500.automl.worker_view import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_completion
+from ai500.cli.verbosity import is_quiet, is_verbose
 from ai500.core import schema
 from ai500.core.units import human_seconds, human_si
 
@@ -34,17 +35,23 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
-def rows(title: str, pairs: Sequence[tuple[str, str]], *, most: int | None = None) -> None:
+Row = tuple[str, str] | tuple[str, str, str]
+"""Name, value, and the source that `-v` shows: an equation, a decision, a convention."""
+
+
+def rows(title: str, pairs: Sequence[Row], *, most: int | None = None) -> None:
     """Print a titled list of names and values, or the first `most` of them."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    more = (
+    more: list[Row] = (
         [("…", f"{len(pairs) - most:,} more; --json lists all")]
         if most and len(pairs) > most
         else []
     )
-    for name, value in [*pairs[:most], *more]:
+    for name, value, *source in [*pairs[:most], *more]:
+        if source and source[0] and is_verbose():
+            value = f"{value} ({source[0]})"
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
     if console.is_terminal:
@@ -76,7 +83,7 @@ class Terminal:
     """An Observer that draws a live view, or prints progress lines to a log file."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+        self._quiet = quiet or is_quiet()
         self._live: Live | None = None
         self._bar: Progress | None = None
         self._stage = ""

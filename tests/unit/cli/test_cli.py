@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,11 @@ from ai500.core.errors import (
 )
 from tests.support.commands import SOURCE, Start
 from tests.unit.cli.conftest import Run
+
+TWO_SLOTS = (
+    "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
+    "--set", "system.device=cpu",
+)  # fmt: skip
 
 
 def fits(text: str, *, but_for: str | Path | None = None) -> bool:
@@ -174,10 +180,37 @@ def test_init_writes_a_file_and_never_over_one(ai500: Run, tmp_path: Path) -> No
 
 
 def test_plan_as_a_table_fits_80_columns(ai500: Run) -> None:
-    code, out, _ = ai500("plan")
+    code, out, _ = ai500("plan", *TWO_SLOTS)
     assert (code, fits(out)) == (0, True)
-    assert "Eq. 5" in out
-    assert "M = 4" in out
+    assert "4 members × 2 CPU slots of 2, 4 waves" in out
+    assert "Eq. 5" not in out, "jargon is for -v"
+    code, out, _ = ai500("plan", "-v", *TWO_SLOTS)
+    assert (code, fits(out)) == (0, True)
+    printed = " ".join(out.split())
+    assert "V3 Eq. 5: Sys_scale 2 = M 4 × P_degree 2, in 4 waves (D13)" in printed
+    assert "convention aiperf" in printed
+
+
+def test_a_plan_says_first_whether_its_result_can_be_valid(ai500: Run) -> None:
+    code, out, _ = ai500("plan", *TWO_SLOTS)
+    first = " ".join(out.partition("Plan:")[0].split())
+    assert (code, fits(out)) == (0, True)
+    assert first.startswith("This run cannot be a valid result (2 reasons)")
+    assert "enough trials 1 trial of at least 3. Add --runs valid." in first
+    assert "one wave 4 waves" in first
+    code, out, _ = ai500("plan", "--runs", "valid", *TWO_SLOTS)
+    assert out.splitlines()[0] == "This run can be a valid result."
+    assert "4 members × 1 CPU slot of 2, one wave, 2 share each" in " ".join(out.split())
+
+
+def test_a_plan_of_many_nodes_is_short(ai500: Run) -> None:
+    machine = ("system.nodes=64", "system.accelerators_per_node=8", "system.device=cuda")
+    settings = (word for text in machine for word in ("--set", text))
+    _, out, _ = ai500("plan", "--class", "full", *settings)
+    printed = " ".join(out.split())
+    assert "node01 … node64 64 nodes × 169.1 GB to the node's scratch" in printed
+    assert "member 0 wave 1: node01 slots 0–7" in printed
+    assert fits(out)
 
 
 def test_plan_json_of_the_default(ai500: Run) -> None:
@@ -339,10 +372,22 @@ def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path
 def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:
     printed = (finished_run.parent / "printed.txt").read_text()
     assert "member 1  done  epoch 2/2" in printed
-    assert "Findings" in printed
+    assert printed.startswith("This run cannot be a valid result (")
+    severities = [
+        line.split()[0]
+        for line in printed.partition("Findings\n")[2].splitlines()
+        if re.match("  (violation|unchecked|note) ", line)
+    ]
+    assert severities == sorted(severities, key=("violation", "unchecked", "note").index)
+    reasons = sum(severity != "note" for severity in severities)
+    assert f"\nNOT A VALID RESULT ({reasons} reasons)\nScore: " in printed
     assert fits(printed, but_for=finished_run)
     code, score, _ = ai500("score", finished_run)
-    assert (code, fits(score)) == (0, True)
+    assert (code, fits(score, but_for=finished_run)) == (0, True)
+    assert score.startswith("NOT A VALID RESULT (")
+    assert "aiperf" not in score
+    _, score, _ = ai500("score", finished_run, "-v")
+    assert "counted by convention aiperf" in " ".join(score.split())
     code, judgement, _ = ai500("check", finished_run)
     assert (code, fits(judgement, but_for=finished_run)) == (1, True)
     assert "Broken rules" in judgement
