@@ -119,8 +119,9 @@ def parameters(command: Any) -> list[Any]:
 def _commands() -> Iterator[str]:
     yield "# Commands\n\n" + NOTE.format(source="the commands' own help")
     yield (
-        "\nEvery command has `--help`, `-q` (no progress) and `-v` (equations, decisions, conventions). Exit codes: 0 fine · 1 a job failed or a rule is broken · "
-        "2 bad input\n· 3 the environment lacks something · 130 cancelled.\n"
+        "\nEvery command has `--help`, `-q` (no progress) and `-v` (equations, decisions, "
+        "conventions); `NO_COLOR`\nis honored. Exit codes: 0 fine · 1 a job failed or a rule is "
+        "broken · 2 bad input · 3 the environment\nlacks something · 130 cancelled.\n"
     )
     for name, command in commands():
         mark = f"not run, {NOT_RUN[name]}" if name in NOT_RUN else "long" if name in LONG else ""
