@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
+from typing import Any
 
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
 from ai500.cli.arguments import AsJson, RunPath
 from ai500.cli.terminal import console, members_table, print_json
+from ai500.core import events
 from ai500.core.errors import AI500Error
 from ai500.core.schema import encode
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
@@ -29,6 +32,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     active = any(view.state in ACTIVE for view in views)
     if state == "stopped" and active and load_scheduler(plan.scheduler).outlives_controller:
         state = "detached"  # jobs are running; no controller is attached
+    outage = _outage(folder, number) if owner else None
     if as_json:
         summary = {
             "run": str(path),
@@ -36,6 +40,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
             "controller": owner,
             "trial": number,
             "trials": plan.trials,
+            "outage": outage,
             "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
         }
         print_json(summary)
@@ -45,6 +50,10 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
+    if outage is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(outage["since"]))
+        text = f"the scheduler has not answered since {since}: {outage['reason']}"
+        console.print(text, soft_wrap=True, markup=False)
     if state == "detached":
         console.print(
             "jobs are still running; no controller is attached", soft_wrap=True, markup=False
@@ -54,6 +63,19 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     for file in (folder.score, folder.report):
         if file.exists():
             console.print(str(file), soft_wrap=True, markup=False)
+
+
+def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
+    """Return since when and why the scheduler has not answered the controller; None: it does."""
+    outage: dict[str, Any] | None = None
+    for event in events.read_checked(folder.events):
+        if event.get("trial") != number:
+            continue
+        if event["event"] == "scheduler_unreachable":
+            outage = {"since": event["wall"], "reason": event["reason"]}
+        elif event["event"] == "scheduler_reachable":
+            outage = None
+    return outage
 
 
 def _views(folder: RunFolder, plan: Plan, number: int, *, finished: bool) -> list[MemberView]:
