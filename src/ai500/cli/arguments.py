@@ -9,6 +9,10 @@ import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/my-run.")]
+ReadRunPath = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN", help="Run folder. Default: the newest in runs/."),
+]
 TrustedKeys = Annotated[
     Path | None,
     typer.Option(

@@ -61,12 +61,24 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
     ),
     "Results": (
         CommandEntry(
+            "runs",
+            "ai500.cli.runs:runs",
+            "List the runs here, newest first, with verdict and score.",
+        ),
+        CommandEntry(
             "score", "ai500.cli.run:score", "Recompute the score of a run from its events."
         ),
         CommandEntry("report", "ai500.cli.run:report", "Write the HTML report of a run again."),
         CommandEntry("check", "ai500.cli.check:check", "Judge a run by the rules, layer by layer."),
         CommandEntry(
-            "diff", "ai500.cli.check:diff", "Compare two runs, layer by layer, and their scores."
+            "compare",
+            "ai500.cli.check:compare",
+            "Compare two runs, layer by layer, and their scores.",
+        ),
+        CommandEntry(
+            "export",
+            "ai500.cli.export:export",
+            "Write a run's members, trials, events and meters as tables.",
         ),
     ),
     "The list": (
@@ -88,6 +100,9 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
         ),
     ),
     "The machine": (
+        CommandEntry(
+            "doctor", "ai500.cli.doctor:doctor", "Say what this machine lacks and how to get it."
+        ),
         CommandEntry(
             "system",
             "ai500.cli.system:system",

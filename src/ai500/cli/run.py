@@ -6,13 +6,15 @@ import os
 import signal
 import socket
 import time
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ai500.automl.finish_request import request_finish, require_least_time
-from ai500.cli.arguments import AsJson, RunPath
+from ai500.cli.arguments import AsJson, ReadRunPath, RunPath
+from ai500.cli.newest import chosen_run
 from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.output import surviving_output
 from ai500.cli.plan import planned, show_prospects
@@ -21,7 +23,7 @@ from ai500.cli.status import current_trial
 from ai500.cli.terminal import Terminal, console, print_json, print_report_path
 from ai500.cli.verbosity import is_quiet
 from ai500.core.atomic import write_text
-from ai500.core.errors import InputError
+from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
@@ -183,7 +185,7 @@ def _end_controller(folder: RunFolder) -> bool:
 
 
 def score(
-    path: RunPath,
+    path: ReadRunPath = None,
     convention: Annotated[
         str | None,
         typer.Option(help="Count operations by v3, aiperf (official) or matmul."),
@@ -197,8 +199,8 @@ def score(
 
     Example: ai500 score runs/first --json
     """
-    folder = RunFolder.open(path)
-    with run_folder.explaining_contradictions(path):
+    folder = chosen_run(path)
+    with run_folder.explaining_contradictions(folder.path):
         if convention is None:
             result = scoring.score_run(folder)
         else:
@@ -207,17 +209,28 @@ def score(
     _print_score(folder, result, as_json=as_json)
 
 
-def report(path: RunPath, as_json: AsJson = False) -> None:
+def report(
+    path: ReadRunPath = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Write the HTML report of a run again.
 
     Needs no torch.
 
     Example: ai500 report runs/first
     """
-    folder = RunFolder.open(path)
-    with run_folder.explaining_contradictions(path):
+    folder = chosen_run(path)
+    with run_folder.explaining_contradictions(folder.path):
         scoring.score_run(folder)
         profile_page.write_report_section(folder)
         roofline_page.write_report_section(folder)
         write_report(folder)
     print_report_path(folder.report, as_json=as_json)
+    if show and not webbrowser.open(folder.report.resolve().as_uri()):
+        raise EnvironmentLacksError(
+            "there is no browser here.",
+            key="--open",
+            path=folder.report,
+            remedy="Copy the report, one file, to a machine that has one.",
+        )

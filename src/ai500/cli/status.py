@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
-from ai500.cli.arguments import AsJson, RunPath
-from ai500.cli.terminal import console, members_table, print_json
+from ai500.cli.arguments import AsJson, ReadRunPath
+from ai500.cli.newest import chosen_run
+from ai500.cli.terminal import console, members_table, print_json, totals
 from ai500.core import events
-from ai500.core.errors import AI500Error
+from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 
+FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
+"""Time between two looks at a run: on a terminal, and in a log file."""
 
-def status(path: RunPath, as_json: AsJson = False) -> None:
+
+def status(
+    path: ReadRunPath = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show it until the run ends; Ctrl-C leaves.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the progress of a run: state, epochs, loss, time left.
 
     Example: ai500 status runs/first
     """
-    folder = RunFolder.open(path)
+    if follow and as_json:
+        raise InputError("--follow and --json exclude each other.", key="--follow")
+    folder = chosen_run(path)
+    if follow:
+        _follow(folder)
+    _show_status(folder, as_json=as_json)
+
+
+def _follow(folder: RunFolder) -> None:
+    """Draw the members until no controller works on the run; in a log file print the totals."""
+    live = Live(console=console, transient=True, auto_refresh=False)
+    with live if console.is_terminal else contextlib.nullcontext():
+        while folder.holder() is not None:
+            plan = run_folder.read(Plan, folder.plan)
+            number = current_trial(folder, plan)
+            if number:
+                views = _views(folder, plan, number, finished=False)
+                title = Text(f"{folder.path}: trial {number} of {plan.trials}")
+                if console.is_terminal:
+                    live.update(Group(title, members_table(views)), refresh=True)
+                else:
+                    console.print(title, totals(views), sep="  ", soft_wrap=True)
+            time.sleep(FOLLOW_SECONDS if console.is_terminal else LOG_SECONDS)
+
+
+def _show_status(folder: RunFolder, *, as_json: bool) -> None:
+    path = folder.path
     with run_folder.explaining_contradictions(path):
         plan = run_folder.read(Plan, folder.plan)
         state: str = run_folder.state_of(folder, plan)

@@ -220,14 +220,19 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
         table.add_column(name, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
         table.add_row(str(view.member), view.state, *(row[name] for name in names))
-    totals = _search_totals(views) if searching else _member_totals(views)
     noun = "worker" if searching else "member"
     failures = [
         Text(f"{noun} {view.member} {view.state}: {shown(view.reason)}")
         for view in _active(views)
         if view.state in ("failed", "lost") and view.reason
     ]
-    return Group(table, *failures, Text(totals, style="dim"))
+    return Group(table, *failures, Text(totals(views), style="dim"))
+
+
+def totals(views: Sequence[MemberView]) -> str:
+    """Sum up the members in a line."""
+    searching = any(worker_view(view) is not None for view in views)
+    return _search_totals(views) if searching else _member_totals(views)
 
 
 def _member_cells(view: MemberView) -> dict[str, str]:
