@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from ai500.bagging.member_views import Collector, DetailsReader, MemberView
+from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
 from ai500.cli.arguments import AsJson, ReadRunPath
 from ai500.cli.newest import chosen_run
 from ai500.cli.terminal import console, members_table, print_json, totals
@@ -120,6 +120,17 @@ def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
     return outage
 
 
+def _suspended(folder: RunFolder, number: int) -> set[int]:
+    """Return the members whose jobs were suspended when the controller last queried them."""
+    members: set[int] = set()
+    for event in events.read_checked(folder.events):
+        if event.get("trial") == number and event["event"] == "job_suspended":
+            members.add(event["member"])
+        elif event.get("trial") == number and event["event"] == "job_continued":
+            members.discard(event["member"])
+    return members
+
+
 def _views(folder: RunFolder, plan: Plan, number: int, *, finished: bool) -> list[MemberView]:
     """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
@@ -131,6 +142,9 @@ def _views(folder: RunFolder, plan: Plan, number: int, *, finished: bool) -> lis
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
         view.reason = job.end or None
+    for member in _suspended(folder, number):
+        if member in views and views[member].state == "running":
+            views[member].reason = SUSPENDED[0]
     if not finished:
         _show_newer_states(folder, plan, number, views)
     for member, view in views.items():

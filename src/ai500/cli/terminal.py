@@ -175,14 +175,18 @@ def _line(view: MemberView) -> str:
     worker = worker_view(view)
     if worker is not None:
         # Printed when the worker starts a model.
-        parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
+        parts = [f"worker {view.member}", view.shown_state, f"round {worker.round}"]
         figures = {
             "best error {}": _figure(worker.best_error, ".4f"),
             "{}FLOPS": "" if worker.flops is None else human_si(worker.flops),
         }
     else:
         waits = view.state in ("pending", "failed", "lost") and view.reason
-        parts = [f"member {view.member}", view.state, *([f"({view.reason})"] if waits else [])]
+        parts = [
+            f"member {view.member}",
+            view.shown_state,
+            *([f"({view.reason})"] if waits else []),
+        ]
         figures = {
             "epoch {}": f"{view.epoch}/{view.epochs}" if view.epochs else "",
             "loss {}": _figure(view.loss, ".3f"),
@@ -219,7 +223,7 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     for name in names:
         table.add_column(name, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
-        table.add_row(str(view.member), view.state, *(row[name] for name in names))
+        table.add_row(str(view.member), view.shown_state, *(row[name] for name in names))
     noun = "worker" if searching else "member"
     failures = [
         Text(f"{noun} {view.member} {view.state}: {shown(view.reason)}")
