@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ai500.cli.options import AsJson
+from ai500.cli.arguments import AsJson
 from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
 from ai500.core.reading import read_text

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, ConfigOptions, RunPath, TrustedKeys, with_options
+from ai500.cli.arguments import AsJson, RunPath, TrustedKeys
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
 from ai500.config import Config
 from ai500.core import schema

@@ -35,13 +35,13 @@ import socket
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 from ai500.core import atomic, reading, schema
 from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
 from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
-from ai500.records import JobRecord, RunState
+from ai500.records import JobRecord, Plan, RunState, TrialScore
 
 T = TypeVar("T")
 FORMAT = 1
@@ -445,3 +445,12 @@ def write(path: Path, record: object) -> None:
     with atomic.explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, schema.encode(record))
+
+
+def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
+    """Return the run's state; it is finished when every planned trial is scored and complete."""
+    if run.holder() is not None:
+        return "running"
+    files = [run.trial(number).score for number in range(1, plan.trials + 1)]
+    complete = all(file.exists() and read(TrialScore, file).complete for file in files)
+    return "finished" if complete and run.score.exists() else "stopped"
