@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ai500.core import events, schema
+from ai500.core.errors import InputError
+from ai500.core.reading import read_json
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
+SUSPENDED = ("SUSPENDED", "STOPPED")
+"""Slurm's words for a running job whose processes are stopped."""
 MAX_MEMBERS_PER_POLL = 256
 """Members whose files are read in one poll; those of a larger ensemble take turns."""
 
@@ -42,6 +45,11 @@ class MemberView:
     """View of a program whose members do more than train epochs, such as a search's rounds."""
     deadline: float | None = None
     """Wall-clock time at which this attempt's time is up; None: it trains a number of epochs."""
+
+    @property
+    def shown_state(self) -> str:
+        """State for a person: a running job may be suspended."""
+        return "suspended" if self.state == "running" and self.reason in SUSPENDED else self.state
 
     @property
     def epochs_done(self) -> float:
@@ -173,8 +181,8 @@ def show(view: MemberView, event: events.Event) -> None:
 def show_progress(view: MemberView, folder: MemberFolder) -> None:
     """Update a view by the worker's last progress file."""
     try:
-        progress = schema.decode(Progress, json.loads(folder.progress.read_text(encoding="utf-8")))
-    except (OSError, ValueError, schema.SchemaError):
+        progress = schema.decode(Progress, read_json(folder.progress))
+    except (OSError, InputError):
         return
     view.epoch, view.epochs = progress.epoch, progress.epochs
     view.step, view.steps_per_epoch = progress.step, progress.steps_per_epoch

@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.newest import RUNS
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
@@ -30,7 +32,7 @@ from ai500.roofline.advice import best
 from ai500.roofline.page import record_chart
 from ai500.roofline.records import Placed, RooflineRecord, RunPlacement, peak_of
 
-FOLDER = Path("rooflines")
+FOLDER = RUNS / "rooflines"
 SECONDS, QUICK_SECONDS = 60.0, 8.0
 SCHEDULERS = ("local", "slurm")
 
@@ -39,7 +41,7 @@ SCHEDULERS = ("local", "slurm")
 def roofline(
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File. Default: rooflines/<host>-<date>.json."),
+        typer.Option("--out", "-o", help="File. Default: runs/rooflines/<host>-<date>.json."),
     ] = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="Place this run under a measured roofline.")
