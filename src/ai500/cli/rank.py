@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, TrustedKeys
+from ai500.cli.arguments import AsJson, TrustedKeys
 from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.core.errors import InputError
 from ai500.core.schema import encode

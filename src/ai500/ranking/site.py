@@ -14,7 +14,6 @@ interrupted one.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from ai500.core.atomic import explaining_write_errors, replace_bytes, write_json
 from ai500.core.errors import InputError
+from ai500.core.reading import read_json
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import Site, layers_data, script
 from ai500.ranking.registry import Decisions, Registry
@@ -103,10 +103,10 @@ def _files_of(out: Path) -> set[str]:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return set()
     try:
-        record = json.loads(mark.read_text(encoding="utf-8"))
+        record = read_json(mark)
         if record["format"] == FORMAT:
             return {name for name in record["files"] if _SITE_FILE.fullmatch(name)}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, InputError, KeyError, TypeError):
         pass
     raise InputError(
         f"{out} is not empty, and not a site that `ai500 rank` made.",
