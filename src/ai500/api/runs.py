@@ -219,8 +219,9 @@ class Run:
 
     def _figures(self) -> dict[str, Figure]:
         """Return the figures that have a chart, by the slug of their title."""
-        sections = report_page(read_run_data(self._folder), program_report).sections
-        return named_figures([block for section in sections for block in section.blocks])
+        page = report_page(read_run_data(self._folder), program_report)
+        blocks = (block for section in page.sections for block in section.blocks)
+        return named_figures([*page.lead, *blocks])
 
     def _repr_html_(self) -> str:
         """Show the score in a notebook."""

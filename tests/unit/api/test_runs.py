@@ -78,7 +78,7 @@ def test_a_notebook_shows_the_score_with_markup_escaped(h200: ai500.Run, tmp_pat
 
 
 def test_plots_are_the_report_s_figures(h200: ai500.Run, tmp_path: Path) -> None:
-    assert "quality-over-epochs-top-1-accuracy" in h200.plots()
+    assert h200.plots()[0] == "quality-over-epochs-top-1-accuracy"
     for name in h200.plots():
         plot = h200.plot(name)
         assert plot._repr_svg_().lstrip().startswith("<svg")
