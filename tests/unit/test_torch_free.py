@@ -169,6 +169,8 @@ COMMANDS = {
     "report": ["report", "run"],
     "check": ["check", "run", "--json"],
     "compare": ["compare", "run", "run"],
+    "runs": ["runs", "."],
+    "export": ["export", "run", "--csv", "--out", "tables"],
     "keygen": ["keygen", "key.pem"],
     "submit": [
         "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",

@@ -235,12 +235,12 @@ def run_bar(views: Sequence[MemberView], plan: Plan, *, trial: int) -> Renderabl
     times = [] if elapsed is None else [f"{whole_seconds(elapsed)} elapsed"]
     if elapsed is not None and left is not None:
         whole = left + (plan.trials - trial) * (elapsed + left)
-        times.append(f"about {whole_seconds(whole)} left")
+        times.append(f"{whole_seconds(whole)} left")
     share = (trial - 1 + progress.fraction) / plan.trials
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_row(
         Text(f"trial {trial} of {plan.trials}"),
-        ProgressBar(total=1.0, completed=share, width=20),
+        ProgressBar(total=1.0, completed=share, width=14),
         Text(f"{100 * share:.0f} %"),
         Text(", ".join(times)),
     )
