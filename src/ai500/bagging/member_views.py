@@ -81,10 +81,13 @@ def seconds_to_completion(views: Sequence[MemberView]) -> float | None:
     left = [seconds for view in running if (seconds := view.seconds_left) is not None]
     if not running or len(left) < len(running) or any(view.reason for view in waiting):
         return None
-    if not waiting or min(left) <= 0:
-        return None if waiting else max(left)
+    if not waiting:
+        return max(left)
     epochs = [view.epochs - view.epochs_done for view in running]
-    pace = sum(count / seconds for count, seconds in zip(epochs, left, strict=True))
+    # A member that evaluates after its last epoch has no pace; its place goes to a waiting one.
+    pace = sum(count / seconds for count, seconds in zip(epochs, left, strict=True) if seconds > 0)
+    if not pace:
+        return None
     later = sum(running[0].epochs - view.epochs_done for view in waiting)
     return (sum(epochs) + later) / pace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
+from rich.console import Console
 
 from ai500.bagging.member_views import MemberView, trial_progress
 from ai500.cli import doctor as doctor_command
+from ai500.cli import terminal
 from ai500.cli.score_view import show_score
 from ai500.core import events
-from ai500.core.units import human_seconds, whole_seconds
+from ai500.core.units import human_seconds, human_si, whole_seconds
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support import synthetic_roofline
@@ -237,3 +240,42 @@ def test_progress_of_a_trial_is_one_estimate() -> None:
     assert trial_progress(done, epochs=10).fraction == 1.0
     assert trial_progress(waiting, epochs=10) == type(progress)(0.0, None, None)
     assert shutil.which("script"), "the tests above need util-linux"
+
+
+def drawn(renderable: object, **options: object) -> str:
+    out = io.StringIO()
+    Console(file=out, width=80, highlight=False, **options).print(renderable)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def test_the_live_view_shows_the_whole_run(runs: Path) -> None:
+    plan = run_folder.read(Plan, RunFolder(runs / "valid").plan)
+    epochs, began = plan.hyperparameters.epochs, time.time() - 3601
+    views = [
+        MemberView(
+            member, state="running", epoch=epochs // 2, epochs=epochs, quality=0.5, loss=1.25,
+            images_per_second=1000.0, sample_noun="image", started=began,
+        )
+        for member in range(plan.ensemble_size)
+    ]  # fmt: skip
+    views[0].state, views[0].epoch = "done", epochs
+    text = drawn(terminal.run_bar(views, plan, trial=2)) + drawn(
+        terminal.members_table(views, plan)
+    )
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    share = (1 + (epochs + 3 * (epochs // 2)) / (4 * epochs)) / plan.trials
+    left = (epochs - epochs // 2) / (epochs // 2) * 3601
+    whole = left + (plan.trials - 2) * (3601 + left)
+    assert lines[0].startswith(f"trial 2 of {plan.trials} ")
+    assert f" {100 * share:.0f} %  60 min 01 s elapsed, {whole_seconds(whole)} left" in lines[0]
+    assert f"target {plan.definition.target_quality:g}" in text
+    assert plan.operations is not None
+    rate = human_si(3000 * plan.operations.per_image)
+    assert f"1 of 4 members done; {rate}FLOPS" in text
+    assert " left" not in lines[-1], "the bar alone shows the time left"
+    colored = drawn(
+        terminal.members_table(views, plan), force_terminal=True, color_system="standard"
+    )
+    assert "\x1b[32mdone" in colored
+    assert "\x1b[36mrunning" in colored
