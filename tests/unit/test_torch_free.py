@@ -170,7 +170,9 @@ COMMANDS = {
     "score": ["score", "run", "--json"],
     "report": ["report", "run"],
     "check": ["check", "run", "--json"],
-    "diff": ["diff", "run", "run"],
+    "compare": ["compare", "run", "run"],
+    "runs": ["runs", "."],
+    "export": ["export", "run", "--csv", "--out", "tables"],
     "keygen": ["keygen", "key.pem"],
     "submit": [
         "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",
