@@ -45,7 +45,9 @@ MAY_IMPORT_TORCH = {
     "ai500.workloads.volume_kernels": "augmentation and pooling on the device",
     "ai500.workloads.climate": "the generator of climate data",
     "ai500.frameworks.jax_backend": "JAX's worker",
+    "ai500.frameworks.jax_resnet": "JAX's worker",
     "ai500.frameworks.jax_setup": "JAX's worker",
+    "ai500.frameworks.jax_transformer": "JAX's worker",
     "ai500.frameworks.tensorflow_backend": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_ranks": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_setup": "TensorFlow's worker",
@@ -169,6 +171,8 @@ COMMANDS = {
     "report": ["report", "run"],
     "check": ["check", "run", "--json"],
     "compare": ["compare", "run", "run"],
+    "runs": ["runs", "."],
+    "export": ["export", "run", "--csv", "--out", "tables"],
     "keygen": ["keygen", "key.pem"],
     "submit": [
         "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",
