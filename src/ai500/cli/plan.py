@@ -17,7 +17,7 @@ from ai500.core.atomic import write_text
 from ai500.core.editions import edition_seed
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.jobs.trial_jobs import preview
+from ai500.jobs.trial_jobs import obstacles, preview, refusal
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
@@ -74,10 +74,13 @@ def plan(
         made = projected_time(made, measured, network)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
+    problems = [*obstacles(config, made), *refusal(made, scripts)]
     if as_json:
-        print_json({**schema.encode(made), "scripts": dict(scripts)})
+        print_json({**schema.encode(made), "scripts": dict(scripts), "obstacles": problems})
         return
     show_plan(made)
+    if problems:
+        rows("Cannot run as planned", [(str(n), text) for n, text in enumerate(problems, 1)])
     for name, text in scripts:
         console.print(
             f"Script: {name} (trial 1, run folder {folder.path})", style="bold", markup=False
