@@ -11,7 +11,7 @@ import pytest
 
 from ai500.core.errors import JobError
 from ai500.jobs.schedulers import slurm
-from ai500.jobs.schedulers.slurm_promise import obstacles
+from ai500.jobs.schedulers.slurm_conflicts import conflicts
 from ai500.jobs.trial_jobs import preview, refusal
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import queue, until
@@ -81,7 +81,7 @@ def test_without_a_default_members_share_their_node_s_memory(
     monkeypatch.setenv("SLURM_CONF", greedy.environment["SLURM_CONF"])
     settings = {"system.accelerators_per_node": 4}
     ensemble = sleeping_ensemble(shared_folder, python=sys.executable, members=4, **settings)
-    assert list(obstacles(ensemble.config, ensemble.plan)) == []
+    assert list(conflicts(ensemble.config, ensemble.plan)) == []
     with released(ensemble):
         until("four at once", lambda: len(ensemble.events("first_batch")) == 4, timeout=60)
         shown = greedy.run("squeue", "--noheader", "--array", "--format=%m")
@@ -94,7 +94,7 @@ def test_what_cannot_run_as_planned_is_what_slurm_refuses(
 ) -> None:
     settings = {"slurm.memory": "20G"}
     ensemble = sleeping_ensemble(shared_folder, python=sys.executable, **settings)
-    (problem,) = obstacles(ensemble.config, ensemble.plan)
+    (problem,) = conflicts(ensemble.config, ensemble.plan)
     assert "0 of 2 jobs fit on a node" in problem
     assert "Set slurm.memory to at most '8000M'" in problem
     scripts = preview(ensemble.run, ensemble.config, ensemble.plan)

@@ -24,7 +24,7 @@ from ai500.jobs.schedulers import (
     SchedulerContext,
     load_scheduler,
     slurm_commands,
-    slurm_promise,
+    slurm_conflicts,
 )
 from ai500.parallel import sharing
 from ai500.records import JobRecord, NodeSlots, Plan, run_folder
@@ -106,9 +106,9 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
     return load_scheduler(plan.scheduler).preview(context, jobs)
 
 
-def obstacles(config: Config, plan: Plan) -> list[str]:
+def conflicts(config: Config, plan: Plan) -> list[str]:
     """Return what prevents the plan from running as it says, with the fix."""
-    return list(slurm_promise.obstacles(config, plan)) if plan.scheduler == "slurm" else []
+    return list(slurm_conflicts.conflicts(config, plan)) if plan.scheduler == "slurm" else []
 
 
 def refusal(plan: Plan, scripts: Sequence[tuple[str, str]]) -> list[str]:

@@ -37,7 +37,7 @@ from ai500.frameworks.array_checkpoint import check_framework
 from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
-from ai500.jobs.trial_jobs import obstacles, preview, scheduler_context
+from ai500.jobs.trial_jobs import conflicts, preview, scheduler_context
 from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
@@ -410,8 +410,8 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         session.log.emit("scheduler_note", trial=number, text=text)
         session.observer.stage(text)
 
-    for obstacle in obstacles(config, plan):
-        note(f"cannot run as planned: {obstacle}")
+    for conflict in conflicts(config, plan):
+        note(f"cannot run as planned: {conflict}")
     context = scheduler_context(run, config, plan, trial=number, store=store)
     controller = JobController(
         run,

@@ -7,11 +7,13 @@ twice: in the member's own log and in the run's.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import marshal
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score, run_fold
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
-from ai500.submission.archive import printable
+from ai500.submission.archive import MAX_PROBLEMS, printable
 from ai500.submission.description import SubmitOptions, describe, run_script
 from ai500.submission.manifest import (
     INFO,
@@ -43,6 +45,8 @@ from ai500.submission.manifest import (
 TOLERANCE = 1e-9
 # Months that a run may end before the edition of the list, or after it as a late entry.
 MAX_EDITION_MONTHS, MAX_LATE_MONTHS = 24, 12
+# A file of results is compared value by value unless it is so many times larger than its own.
+MAX_GROWTH = 8
 MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
 
 
@@ -90,9 +94,13 @@ def recompute(submission: Submission) -> Verification:
 def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
     problems += contradictions(run, run_folder.read(Plan, run.plan))
-    compared, differences = 0, []
+    compared, differences = 0, list[Difference]()
     for name, content in result_files(score, judgement).items():
         path = run.path / name
+        size = path.stat().st_size if path.exists() else 0
+        if size > MAX_GROWTH * len(content):
+            differences.append(Difference(name, "bytes", str(size), str(len(content))))
+            continue
         recomputed = dict(_leaves(json.loads(content)))
         claimed = dict(_leaves(run_folder.read_json(path))) if path.exists() else {}
         keys = dict.fromkeys([*recomputed, *claimed])
@@ -117,16 +125,17 @@ def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
 
 
 def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Yield the records that don't agree with each other."""
-    yield from _contradicting_events(run, plan)
-    for trial in range(1, plan.trials + 1):
-        yield from _contradicting_bootstraps(run, plan, trial)
-    if (run.path / INFO).exists():
-        yield from _unfounded_claims(run, plan)
+    """Yield the records that don't agree with each other, a thousand at most."""
+    found = chain(
+        _contradicting_events(run, plan),
+        *(_contradicting_bootstraps(run, plan, trial) for trial in range(1, plan.trials + 1)),
+        _unfounded_claims(run, plan) if (run.path / INFO).exists() else (),
+    )
+    return islice(found, MAX_PROBLEMS)
 
 
 def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
-    collected: dict[tuple[Any, Any], dict[Any, Event]] = {}
+    collected: dict[tuple[Any, Any], dict[Any, bytes]] = {}
     results: dict[Any, Any] = {}
     for event in events.read(run.events):
         if event["event"] == "aggregate":
@@ -137,7 +146,8 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             if number in member_log:
                 kind = printable(event["event"])
                 yield f"events.jsonl: duplicate event {kind!r} of a member"
-            member_log[number] = {key: event[key] for key in event if key != "member_sequence"}
+            del event["member_sequence"]
+            member_log[number] = _fingerprint(event)
         elif event["event"] in MEMBER_EVENTS:
             yield f"events.jsonl: event {event['event']!r} is in no member's log"
     planned = set(product(range(1, plan.trials + 1), range(plan.ensemble_size)))
@@ -153,9 +163,14 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             yield f"{_name(run, folder.ensemble)}: differs from events.jsonl on trial {trial}"
         for member in range(plan.ensemble_size):
             path = folder.member(member).events
-            member_log = {event.get("sequence"): event for event in events.read(path)}
+            member_log = {event.get("sequence"): _fingerprint(event) for event in events.read(path)}
             if member_log != collected.get((trial, member), {}):
                 yield f"{_name(run, path)}: differs from events.jsonl on this member"
+
+
+def _fingerprint(event: Event) -> bytes:
+    """Return a digest of an event, for comparison: two logs of events would fill the memory."""
+    return hashlib.blake2b(marshal.dumps(sorted(event.items()), 2), digest_size=16).digest()
 
 
 def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterator[str]:
@@ -165,6 +180,7 @@ def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterato
     samples = reference_class(plan).train_samples
     if sorted(record.member for record in records) != list(range(plan.ensemble_size)):
         yield f"{_name(run, path)}: not one bootstrap of each of {plan.ensemble_size} members"
+        return  # drawing them all again could take any time
     if plan.sampler not in SAMPLERS or plan.definition.train_samples != samples:
         return  # the rules "own bootstraps" and "same data" report it
     seed = derive(plan.seed, Stream.TRIAL, trial)

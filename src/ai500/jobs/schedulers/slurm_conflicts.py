@@ -14,7 +14,7 @@ from ai500.records import Cluster, Plan
 NODE_OPTIONS = ("--nodelist", "-w", "--exclude", "-x", "--nodefile", "-F")
 
 
-def obstacles(config: Config, plan: Plan) -> Iterator[str]:
+def conflicts(config: Config, plan: Plan) -> Iterator[str]:
     """Yield what prevents the plan from running as it says."""
     if plan.cluster is None:
         return

@@ -1,4 +1,4 @@
-"""What cannot run on Slurm as planned: an obstacle for each, and none without it."""
+"""What cannot run on Slurm as planned: a conflict for each, and none without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ai500.config import load
 from ai500.jobs.schedulers.slurm import memory_mib_per_slot
-from ai500.jobs.schedulers.slurm_promise import obstacles
+from ai500.jobs.schedulers.slurm_conflicts import conflicts
 from ai500.pipeline import planning
 from ai500.records import Cluster, JobLimits
 from tests.support.simulated_slurm import MACHINE
@@ -18,7 +18,7 @@ LIMITS = JobLimits(memory_mib_per_node=512_000, default_mib_per_cpu=4_000, gpu_t
 
 
 def found(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
-    """Plan eight one-GPU members on two nodes of four; return the obstacles."""
+    """Plan eight one-GPU members on two nodes of four; return the conflicts."""
     cluster = Cluster(
         name="c", partition="gpu", nodes=("n1", "n2"), unusable={}, cpus_per_node=64,
         threads_per_core=1, accelerators_per_node=4, max_array_size=1001, max_seconds=86_400,
@@ -29,7 +29,7 @@ def found(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
         "scheduler.kind": "slurm", **(settings or {}),
     }  # fmt: skip
     config = load(overrides=overrides)
-    return list(obstacles(config, planning.make_plan(config, MACHINE, cluster)))
+    return list(conflicts(config, planning.make_plan(config, MACHINE, cluster)))
 
 
 def test_an_ordinary_plan_has_none() -> None:
@@ -58,7 +58,7 @@ def test_an_ordinary_plan_has_none() -> None:
         ({"slurm.sbatch": ["-w n1"]}, {}, ("-w n1", "slurm.exclude")),
     ],
 )  # fmt: skip
-def test_each_obstacle_is_named_with_its_fix(
+def test_each_conflict_is_named_with_its_fix(
     settings: dict[str, Any], limits: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     texts = found(settings, **limits)
