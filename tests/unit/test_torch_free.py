@@ -263,7 +263,7 @@ def test_the_plan_is_complete_without_torch(results: dict[str, Any]) -> None:
 def test_score_status_and_report_are_complete_without_torch(
     results: dict[str, Any], folder: Path
 ) -> None:
-    score = json.loads((folder / "run/score.json").read_text())
+    score = run_folder.read_json(folder / "run/score.json")
     assert json.loads(results["score"]["out"]) == score
     assert json.loads(results["status"]["out"])["state"] == "finished"
     assert (folder / "run/report.html").stat().st_size > 10_000
