@@ -270,7 +270,12 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     run_folder.write(
         folder.jobs,
         [
-            JobRecord(m, f"job-{m}", 1, "failed" if m in shape.failed else "done")
+            JobRecord(
+                m,
+                f"job-{m}-{1 + (m in shape.resumed)}",
+                1 + (m in shape.resumed),
+                "failed" if m in shape.failed else "done",
+            )
             for m in range(shape.members)
         ],
     )

@@ -163,12 +163,13 @@ def verify(
         summary = {
             "submission": str(path),
             "confirmed": result.confirmed,
+            "valid": result.valid,
             "signature": submission.signature,
             **schema.encode(result),
         }
         if not as_json:
             _show_verification(submission, result)
-        good = result.confirmed
+        good = result.valid
         if out is not None and result.score is not None and good:
             overrides = selected.overrides()
             with contradictions_as_errors(path.name):
@@ -250,6 +251,9 @@ def _show_verification(submission: Submission, result: Verification) -> None:
         )
     else:
         console.print("not confirmed")
+    if result.broken:
+        rows("Broken rules", [("", text) for text in result.broken])
+        console.print(f"NOT VALID: {len(result.broken)} finding(s); the list does not rank it")
 
 
 def _show_replication(judged: Replication, out: Path) -> None:

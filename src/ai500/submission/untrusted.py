@@ -27,9 +27,17 @@ MAX_DIGITS = 40
 _RECORDS = re.compile(
     r".*/members/\d+/[^/]+|.*/systems/[^/]+|(.*/)?(run|submission|signature|trial)\.json"
 )
+# Invisible characters, and those that reorder or hide the text after them: two names that differ
+# look the same on a page. Unicode categories Cf, Zl and Zp; fillers, joiners, variation selectors.
+_INVISIBLE = (
+    "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
 # Surrogates, and control characters, which could control a terminal.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\U0010ffff]")
+_FORBIDDEN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE}]")
+_CONTROL = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f{_INVISIBLE}]")
 
 
 class UnsafeFileError(Exception):
@@ -119,7 +127,7 @@ def _check_toml(path: Path) -> None:
 
 def _check_text(path: Path) -> None:
     if character := _CONTROL.search(_read(path, MAX_TEXT_BYTES)):
-        raise UnsafeFileError(f"it has a control character ({character[0]!r})")
+        raise UnsafeFileError(f"it has a control or invisible character ({character[0]!a})")
 
 
 _CHECKS = {
@@ -146,8 +154,15 @@ def _check_values(value: Any) -> None:
                 below += item.values()
             elif isinstance(item, list):
                 below += item
-            elif isinstance(item, str) and not item.isprintable() and _FORBIDDEN.search(item):
-                raise UnsafeFileError("a string has a control character or a lone surrogate")
+            elif (
+                isinstance(item, str)
+                and not (item.isascii() and item.isprintable())
+                and (character := _FORBIDDEN.search(item))
+            ):
+                raise UnsafeFileError(
+                    f"a string has an invisible character, or a control character "
+                    f"({character[0]!a})"
+                )
         level = below
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
@@ -28,6 +29,7 @@ from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
 from ai500.submission.archive import printable
+from ai500.submission.consistency import contradicting_records
 from ai500.submission.description import SubmitOptions, describe, run_script
 from ai500.submission.manifest import (
     INFO,
@@ -43,6 +45,8 @@ from ai500.submission.manifest import (
 TOLERANCE = 1e-9
 # Months that a run may end before the edition of the list, or after it as a late entry.
 MAX_EDITION_MONTHS, MAX_LATE_MONTHS = 24, 12
+# Time zones make a computer's date differ by a day; its clock may be wrong by as much.
+MAX_CLOCK_ERROR_SECONDS = 86_400.0
 MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
 
 
@@ -67,19 +71,29 @@ class Verification:
     """Number of values that were compared."""
     score: Score | None
     """Recomputed score; None: it could not be computed from the records."""
+    broken: tuple[str, ...] = ()
+    """Rules that the run breaks at the submission's level, or that could not be checked."""
 
     @property
     def confirmed(self) -> bool:
         """True if the submitted score follows from the events."""
         return self.score is not None and not self.problems and not self.differences
 
+    @property
+    def valid(self) -> bool:
+        """True if the score is confirmed and no rule is broken: the list ranks it."""
+        return self.confirmed and not self.broken
 
-def recompute(submission: Submission) -> Verification:
-    """Compute everything again from the raw events, and compare; write nothing."""
+
+def recompute(submission: Submission, *, now: float | None = None) -> Verification:
+    """Compute everything again from the raw events, and compare; write nothing.
+
+    `now` is today's date in seconds since 1970; the computer's own by default.
+    """
     problems = list(submission.problems)
     try:
         with contradictions_as_errors(submission.path.name):
-            return _compare(submission.run, submission.require_info(), problems)
+            return _compare(submission.run, submission.require_info(), problems, now=now)
     except AI500Error as error:
         if not problems:  # otherwise the problems explain the error
             # The temporary folder is meaningless to a reader, and differs each time.
@@ -87,9 +101,9 @@ def recompute(submission: Submission) -> Verification:
         return Verification(tuple(problems), (), 0, None)
 
 
-def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
+def _compare(run: RunFolder, info: Info, problems: list[str], *, now: float | None) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    problems += contradictions(run, run_folder.read(Plan, run.plan))
+    problems += contradictions(run, run_folder.read(Plan, run.plan), now=now)
     compared, differences = 0, []
     for name, content in result_files(score, judgement).items():
         path = run.path / name
@@ -102,7 +116,8 @@ def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
             for key in keys
             if not _equal(claimed.get(key, _ABSENT), recomputed.get(key, _ABSENT))
         ]
-    return Verification(tuple(problems), tuple(differences), compared, score)
+    broken = tuple(finding.cited for finding in judgement.violations)
+    return Verification(tuple(problems), tuple(differences), compared, score, broken)
 
 
 def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
@@ -116,19 +131,33 @@ def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
     return {name: json_text(schema.encode(record)).encode() for name, record in records.items()}
 
 
-def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Yield the records that don't agree with each other."""
-    yield from _contradicting_events(run, plan)
+def contradictions(run: RunFolder, plan: Plan, *, now: float | None = None) -> Iterator[str]:
+    """Yield the records that don't agree with each other, or with today's date `now`."""
+    recorded = list(events.read(run.events))
+    yield from _future_events(recorded, time.time() if now is None else now)
+    yield from _contradicting_events(run, plan, recorded)
     for trial in range(1, plan.trials + 1):
         yield from _contradicting_bootstraps(run, plan, trial)
+        yield from contradicting_records(run, plan, trial, events=recorded)
     if (run.path / INFO).exists():
         yield from _unfounded_claims(run, plan)
 
 
-def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
+def _future_events(recorded: Sequence[Event], now: float) -> Iterator[str]:
+    latest = max((event["wall"] for event in recorded if _is_number(event.get("wall"))), default=0)
+    if latest > now + MAX_CLOCK_ERROR_SECONDS:
+        days = (latest - now) / 86_400
+        yield f"events.jsonl: its last event is {days:.4g} days after today"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool
+
+
+def _contradicting_events(run: RunFolder, plan: Plan, recorded: Sequence[Event]) -> Iterator[str]:
     collected: dict[tuple[Any, Any], dict[Any, Event]] = {}
     results: dict[Any, Any] = {}
-    for event in events.read(run.events):
+    for event in recorded:
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:

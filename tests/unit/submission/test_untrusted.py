@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,12 @@ EVIL = {
     "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
     "one-byte escape": '{"a": "\\u009b2J"}',
     "escape in a key": '{"\\u001b[2J": 1}',
+    "right to left": '{"a": "\\u202eytisrevinU"}',
+    "no width": '{"a": "Uni\\u200bversity"}',
+    "filler letter": '{"a": "X\\u3164"}',
+    "variation": '{"a": "X\\ufe0f"}',
+    "tag": '{"a": "X\\udb40\\udc41"}',
+    "line separator": '{"a": "X\\u2028Y"}',
 }
 
 
@@ -36,6 +44,19 @@ def test_evil_json(name: str, tmp_path: Path) -> None:
     assert untrusted.refusal(document)
     lines.write_text('{"event": "fine"}\n' + EVIL[name] + "\n")
     assert "line 2" in str(untrusted.refusal(lines)) or "deeper" in str(untrusted.refusal(lines))
+
+
+def test_every_invisible_format_character(tmp_path: Path) -> None:
+    """Unicode's categories for format characters and separators of lines are all refused."""
+    path = tmp_path / "x.json"
+    everything = map(chr, range(0x80, sys.maxunicode + 1))
+    invisible = [c for c in everything if unicodedata.category(c) in ("Cf", "Zl", "Zp")]
+    assert len(invisible) > 150
+    assert [c for c in invisible if untrusted._FORBIDDEN.search(c) is None] == []
+    path.write_text(
+        json.dumps({"a": "Zürich Ἀθῆναι 東京 मुंबई القاهرة\u00a0é\n"}, ensure_ascii=False)
+    )
+    assert untrusted.refusal(path) is None
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"{\x00}", b"", b'{"a": "\xed\xa0\x80"}', b"{"])
