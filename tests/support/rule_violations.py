@@ -95,6 +95,13 @@ def trained(name: str, value: Any) -> Change:
     return change
 
 
+def computed_in(precision: str) -> Change:
+    """Compute in another precision, as planned."""
+    return lambda e: recorded("numerics", "precision", value=precision)(
+        trained("precision", precision)(e)
+    )
+
+
 def plan_hyper(**changes: Any) -> Change:
     """Change hyper-parameters in the plan alone."""
     return lambda e: plan(hyperparameters=replace(e.plan.hyperparameters, **changes))(e)
@@ -519,8 +526,8 @@ VIOLATIONS: dict[str, Violation] = {
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
     "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
-    "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
-    "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
+    "chosen precision": Violation(computed_in("fp16"), "fp16", "fp32"),
+    "allowed precision": Violation(computed_in("fp4"), "fp4", "fp32"),
     "chosen communication": Violation(
         recorded("parallel", "communication", value=TORUS), "torus_2d", "all_reduce"
     ),
