@@ -386,6 +386,9 @@ class SchedulerConfig:
     poll_seconds: float | None = option(
         None, "least seconds between two job-state queries; default: the scheduler's", more_than=0
     )
+    patience_minutes: float = option(
+        30.0, "longest time that the scheduler may not answer before the run detaches", minimum=0
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -80,9 +81,7 @@ def faster(factor: float) -> Forgery:
 
         def description(node: Any) -> None:
             start = min(first.values(), key=lambda e: abs(e["wall"] - node["before"]["wall"]))
-            node["after"]["wall"] = start["wall"] + factor * (
-                node["after"]["wall"] - start["wall"]
-            )
+            node["after"]["wall"] = start["wall"] + factor * (node["after"]["wall"] - start["wall"])
 
         in_logs(run, change)
         in_files(run, "trials/*/systems/*.json", description)
@@ -105,9 +104,7 @@ def faster_members(factor: float, *, patterns: Iterable[str] = ("", "trials/*/")
 
 
 def first_batch_in_the_last_millisecond(run: RunFolder) -> None:
-    ends = {
-        (e["trial"], e["member"]): e for e in events.read(run.events) if e["event"] == "end"
-    }
+    ends = {(e["trial"], e["member"]): e for e in events.read(run.events) if e["event"] == "end"}
 
     def change(event: Event) -> Event:
         if event["event"] != "first_batch":
@@ -511,7 +508,5 @@ FORGERIES: dict[str, Forgery] = {
 
 def copied(run: RunFolder, path: Path) -> RunFolder:
     """Copy a run folder, for a forger to change."""
-    import shutil
-
     shutil.copytree(run.path, path)
     return RunFolder(path)

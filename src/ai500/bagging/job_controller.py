@@ -15,7 +15,9 @@ from dataclasses import replace
 from ai500.bagging.member_views import Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
-from ai500.core.errors import AI500Error, RunFolderError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.units import human_seconds
+from ai500.jobs.outage import Answer, Outage, ask_patiently
 from ai500.jobs.schedulers import (
     ACTIVE,
     ATTEMPT_MARK,
@@ -52,6 +54,7 @@ class JobController:
         scheduler: Scheduler,
         log: events.EventLog,
         details_reader: Callable[[RunFolder, int], DetailsReader],
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._run = run
         # A process of a deleted run may make the folder again, never this file.
@@ -67,7 +70,8 @@ class JobController:
         self._poll_seconds = config.scheduler.poll_seconds or scheduler.poll_seconds
         self._query_seconds = self._poll_seconds
         self._queried = 0.0
-        self._unreachable = False
+        self._outage = Outage(60 * config.scheduler.patience_minutes)
+        self._note = note
         self._unsaved = False
         self._saved = 0.0
         self._save_seconds = 0.0
@@ -85,7 +89,7 @@ class JobController:
 
     def start(self) -> None:
         """Follow the jobs that an earlier controller left running, and submit the rest."""
-        self._scheduler.follow()
+        self._ask(self._scheduler.follow)
         self._take_over()
         self._submit([m for m in self._tasks if m not in self._jobs and not self._finished(m)])
 
@@ -125,7 +129,7 @@ class JobController:
     def cancel(self) -> None:
         """Cancel all jobs of the trial, and record it."""
         # The scheduler also knows jobs that were submitted a moment ago and not recorded yet.
-        known = {**known_jobs(self._trial, self._scheduler, members=self._tasks), **self._jobs}
+        known = {**self._known_jobs(), **self._jobs}
         active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
         # Ctrl-C may have interrupted the old collector between reading and logging an event.
@@ -159,16 +163,27 @@ class JobController:
         finished = {member for member in self._tasks if self._finished(member)}
         for member in finished:
             self.views[member].state = "done"
-        known = known_jobs(self._trial, self._scheduler, members=self._tasks)
+        known = self._known_jobs()
         for job in known.values():
             self.views[job.member].attempt = max(self.views[job.member].attempt, job.attempt)
             if job.member in finished:
                 self._jobs[job.member] = replace(job, state="done")
         waiting = {m: job for m, job in known.items() if m not in finished}
-        states = self._scheduler.states([job.id for job in waiting.values()])
+        states = self._ask(lambda: self._scheduler.states([job.id for job in waiting.values()]))
         for member, job in waiting.items():
             if states[job.id].state in ACTIVE:
                 self._record(member, replace(job, state="pending"), states[job.id])
+
+    def _known_jobs(self) -> dict[int, JobRecord]:
+        return self._ask(lambda: known_jobs(self._trial, self._scheduler, members=self._tasks))
+
+    def _ask(self, query: Callable[[], Answer]) -> Answer:
+        """Return the scheduler's answer; wait for it as long as the user's patience lasts."""
+        return ask_patiently(
+            query,
+            patience_seconds=self._outage.patience_seconds,
+            on_outage=lambda reason: self._note(f"waiting for the scheduler: {reason}"),
+        )
 
     def _submit(self, members: Sequence[int]) -> None:
         if not members:
@@ -234,14 +249,10 @@ class JobController:
         active = self._active()
         try:
             states = self._scheduler.states([job.id for job in active.values()])
-        except SchedulerUnavailableError as error:
-            if not self._unreachable:
-                self._log.emit("scheduler_unreachable", trial=self._number, reason=str(error))
-            self._unreachable = True
-            return False
-        if self._unreachable:
-            self._unreachable = False
-            self._log.emit("scheduler_reachable", trial=self._number)
+        except (SchedulerUnavailableError, EnvironmentLacksError) as error:
+            self._note_outage(error)
+            return self._note_finished(active)
+        self._note_answer()
         now = {member: states[job.id] for member, job in active.items()}
         self._log_requeued(active, now)
         changes = {m: status for m, status in now.items() if status.state != active[m].state}
@@ -255,6 +266,29 @@ class JobController:
         self._submit([member for member in changes if self._take_retry(member)])
         self._save_if_due()
         return bool(changes)
+
+    def _note_outage(self, error: SchedulerUnavailableError | EnvironmentLacksError) -> None:
+        """Log that the scheduler does not answer; raise once the user's patience is used up."""
+        if self._outage.note(error):
+            self._log.emit("scheduler_unreachable", trial=self._number, reason=str(error))
+            patience = human_seconds(self._outage.patience_seconds)
+            self._note(f"the scheduler does not answer; asking again for {patience}: {error}")
+
+    def _note_finished(self, active: Mapping[int, JobRecord]) -> bool:
+        """Take members with a record as done while the scheduler does not answer."""
+        finished = [member for member in active if self._finished(member)]
+        self._collector.collect(self.views, finished)
+        done = JobStatus("done")
+        for member in finished:
+            self._change(member, active[member], done)
+        self._log_changes(dict.fromkeys(finished, done))
+        return bool(finished)
+
+    def _note_answer(self) -> None:
+        """Log that the scheduler answers again."""
+        if (seconds := self._outage.end()) is not None:
+            self._log.emit("scheduler_reachable", trial=self._number, seconds=seconds)
+            self._note(f"the scheduler answers again, after {human_seconds(seconds)}")
 
     def _change(self, member: int, job: JobRecord, status: JobStatus) -> None:
         """Record a job's new state."""

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.output import surviving_output
 from ai500.cli.score_view import show_score
 from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
+from ai500.core import events
 from ai500.core.atomic import write_text
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
@@ -112,6 +113,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
         outlives = load_scheduler(plan.scheduler).outlives_controller
     if state == "stopped" and outlives and any(view.state in ACTIVE for view in views):
         state = "detached"  # jobs are running; no controller is attached
+    outage = _outage(folder, number) if owner else None
     if as_json:
         summary = {
             "run": str(path),
@@ -119,6 +121,7 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
             "controller": owner,
             "trial": number,
             "trials": plan.trials,
+            "outage": outage,
             "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
         }
         print_json(summary)
@@ -128,6 +131,10 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     if number:
         console.print(f"trial {number} of {plan.trials}")
         console.print(members_table(views))
+    if outage is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(outage["since"]))
+        text = f"the scheduler has not answered since {since}: {outage['reason']}"
+        console.print(text, soft_wrap=True, markup=False)
     if state == "detached":
         console.print(
             "jobs are still running; no controller is attached", soft_wrap=True, markup=False
@@ -137,6 +144,19 @@ def status(path: RunPath, as_json: AsJson = False) -> None:
     for file in (folder.score, folder.report):
         if file.exists():
             console.print(str(file), soft_wrap=True, markup=False)
+
+
+def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
+    """Return since when and why the scheduler has not answered the controller; None: it does."""
+    outage: dict[str, Any] | None = None
+    for event in events.read_checked(folder.events):
+        if event.get("trial") != number:
+            continue
+        if event["event"] == "scheduler_unreachable":
+            outage = {"since": event["wall"], "reason": event["reason"]}
+        elif event["event"] == "scheduler_reachable":
+            outage = None
+    return outage
 
 
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:

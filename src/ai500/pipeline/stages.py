@@ -386,15 +386,22 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
     plan, run, config = session.plan, session.run, session.config
     kind = load_scheduler(plan.scheduler)
     store = Path(tasks[0].store)
+
+    def note(text: str) -> None:
+        session.log.emit("scheduler_note", trial=number, text=text)
+        session.observer.stage(text)
+
+    context = scheduler_context(run, config, plan, trial=number, store=store)
     controller = JobController(
         run,
         config,
         plan,
         trial=number,
         tasks=tasks,
-        scheduler=kind.make(scheduler_context(run, config, plan, trial=number, store=store)),
+        scheduler=kind.make(dataclasses.replace(context, note=note)),
         log=session.log,
         details_reader=session.program.details_reader,
+        note=session.observer.stage,
     )
     session.log.emit("sharing", trial=number, **schema.encode(plan.sharing))
     if plan.sharing.mode != "alone":

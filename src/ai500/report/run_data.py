@@ -1,7 +1,7 @@
 """The records that a report shows, read from the run folder.
 
-Curves, members and placement are those of one trial, the first that enters the mean: a run of many
-trials and members is not read whole. A record that is missing (a member that failed) is left out.
+Curves, members and placement are those of one trial, the median of those that enter the mean; of
+the others only the events are read. A record that is missing (a member that failed) is left out.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ class RunData:
     events: Sequence[Event]
     """Events of the shown trial."""
     histories: Mapping[int, MemberHistory]
+    """Histories of the shown trial's members."""
+    other_histories: Mapping[int, Mapping[int, MemberHistory]]
+    """Histories of the other complete trials' members, by trial."""
     members: Mapping[int, TrainRecord]
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
@@ -108,6 +111,13 @@ def read_run_data(run: RunFolder) -> RunData:
         shown=shown,
         events=[event for event in log if event.get("trial") == number],
         histories=member_histories(on_one_clock(log, shown.clock), trial=number, clock=shown.clock),
+        other_histories={
+            other.trial: member_histories(
+                on_one_clock(log, other.clock), trial=other.trial, clock=other.clock
+            )
+            for other in score.trials
+            if other.complete and other.trial != number
+        },
         members={
             member: run_folder.read(TrainRecord, folder.record)
             for member, folder in folders.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from ai500.core.errors import (
     JobError,
     RunFolderError,
 )
+from ai500.core.events import EventLog
+from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start
 from tests.unit.cli.conftest import Run
 
@@ -273,6 +276,23 @@ def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path
     assert fits(out, but_for=finished_run)
 
 
+def test_status_names_an_outage_of_the_scheduler(
+    ai500: Run, finished_run: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    log = EventLog(run.events)
+    with run.locked():
+        log.emit("scheduler_unreachable", trial=2, reason="squeue failed with exit code 1")
+        _, out, _ = ai500("status", run.path)
+        assert "the scheduler has not answered since" in out
+        assert "squeue failed with exit code 1" in out
+        outage = json.loads(ai500("status", run.path, "--json")[1])["outage"]
+        assert outage["reason"] == "squeue failed with exit code 1"
+        log.emit("scheduler_reachable", trial=2, seconds=1.0)
+        assert json.loads(ai500("status", run.path, "--json")[1])["outage"] is None
+
+
 def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:
     printed = (finished_run.parent / "printed.txt").read_text()
     assert "member 1  done  epoch 2/2" in printed
@@ -293,8 +313,6 @@ def test_cancel_of_a_run_that_does_not_run(ai500: Run, finished_run: Path) -> No
 def test_a_corrupt_store_is_named_with_its_hash(
     ai500: Run, tiny_store: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     store = tmp_path / "store"
     shutil.copytree(tiny_store, store)
     file = store / "train.images.npy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -92,6 +92,8 @@ class SchedulerContext:
     name: str
     """Job name, unique to this run folder and trial."""
     launcher: Launcher
+    note: Callable[[str], None] = lambda text: None
+    """Receiver of notes for the person who follows the run, and for its log."""
 
 
 class SchedulerKind(Protocol):

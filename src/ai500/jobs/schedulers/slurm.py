@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ai500.config import Config
 from ai500.core.atomic import write_text
 from ai500.jobs.barrier import BarrierServer
+from ai500.jobs.outage import ask_patiently
 from ai500.jobs.schedulers import (
     ACTIVE,
     JobSpec,
@@ -32,8 +33,10 @@ from ai500.records import Cluster, Plan, run_folder
 from ai500.records.run_folder import TrialFolder
 
 CHECKPOINT_SECONDS = 60.0  # for cancelled members to write their checkpoints
+POLL_GROWTH = 1.5
 CANCEL_SECONDS = 120.0  # for slurmctld to end jobs after scancel
-SUBMIT_PATIENCE_SECONDS = 300.0  # a restart of slurmctld takes minutes on a large cluster
+SUBMIT_PAUSE_SECONDS = 5.0
+MAX_SKIPPED_LINES = 20  # a banner may contain the time, and be new in every answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,18 @@ class SlurmScheduler:
     """Submits, follows and cancels the jobs of one trial."""
 
     poll_seconds = 2.0
-    slowest_poll_seconds = 30.0
+    slowest_poll_seconds = 60.0
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
         self._slurm = context.config.slurm
         self._folder = context.trial / "slurm"
+        self._patience_seconds = 60 * context.config.scheduler.patience_minutes
         self._clock_server: BarrierServer | None = None
         self._pending: set[str] = set()
+        self._active: dict[str, SlurmJob] = {}
+        """Last answer about each job that had not ended."""
+        self._skipped: set[str] = set()
         self._cancelled = self._folder / "cancelled"
         """Flag file: while it exists, batch scripts do not requeue their jobs."""
 
@@ -104,7 +111,7 @@ class SlurmScheduler:
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Query all jobs with one squeue; the script of a gang records its members' exit codes."""
         bases = {job_id: job_id.partition("m")[0] for job_id in ids}
-        jobs = commands.job_states(set(bases.values())) if bases else {}
+        jobs = self._query(set(bases.values())) if bases else {}
         exits = self._exits({base for job_id, base in bases.items() if "m" in job_id})
         # A task that is cancelled while it waits leaves the queue at once, without a trace.
         cancelled = {base for base in self._pending if base in jobs and jobs[base].state == "lost"}
@@ -127,6 +134,22 @@ class SlurmScheduler:
         gone = JobStatus("cancelled", reason="cancelled before it started")
         return states | {job_id: gone for job_id, base in bases.items() if base in cancelled}
 
+    def _query(self, ids: set[str]) -> dict[str, SlurmJob]:
+        """Query the jobs; one that was active is lost only if two answers lack it."""
+        jobs = commands.job_states(ids, on_skipped=self._note_skipped)
+        for job_id, job in jobs.items():
+            if job.state in ACTIVE:
+                self._active[job_id] = job
+            elif last := self._active.pop(job_id, None):
+                jobs[job_id] = last if job.state == "lost" else job
+        return jobs
+
+    def _note_skipped(self, line: str) -> None:
+        """Report, once, a line that a Slurm command printed besides the requested rows."""
+        if line not in self._skipped and len(self._skipped) < MAX_SKIPPED_LINES:
+            self._skipped.add(line)
+            self._context.note(f"skipped a line that Slurm's command printed: {line!r}")
+
     def cancel(self, ids: Sequence[str]) -> None:
         """Stop the steps first, so that members write a checkpoint and the script cleans up.
 
@@ -136,23 +159,34 @@ class SlurmScheduler:
         jobs = sorted({job_id.partition("m")[0] for job_id in ids})
         if jobs:
             write_text(self._cancelled, "by ai500\n")
-            commands.cancel_waiting_jobs(jobs)
-            commands.stop_steps(jobs)
+            self._insist(lambda: commands.cancel_waiting_jobs(jobs))
+            self._insist(lambda: commands.stop_steps(jobs))
             left = self._wait_for_end(jobs, seconds=CHECKPOINT_SECONDS)
-            commands.cancel_jobs(left)
+            self._insist(lambda: commands.cancel_jobs(left))
             self._wait_for_end(left, seconds=CANCEL_SECONDS)
         self.close()
 
-    @staticmethod
-    def _wait_for_end(jobs: Sequence[str], *, seconds: float) -> list[str]:
+    def _insist(self, command: Callable[[], None]) -> None:
+        """Repeat a command that Slurm does not answer, for a person who waits for its effect."""
+        ask_patiently(
+            command,
+            patience_seconds=min(CANCEL_SECONDS, self._patience_seconds),
+            on_outage=lambda reason: self._context.note(f"cancelling again: {reason}"),
+        )
+
+    def _wait_for_end(self, jobs: Sequence[str], *, seconds: float) -> list[str]:
         """Wait until the jobs have ended, at most so long; return those that have not."""
         left, deadline = list(jobs), time.monotonic() + seconds
+        pause = self.poll_seconds
         while left:
-            states = commands.job_states(left)
-            left = [job for job in left if states[job].state in ACTIVE]
-            if time.monotonic() > deadline:
+            with contextlib.suppress(SchedulerUnavailableError):
+                states = commands.job_states(left, on_skipped=self._note_skipped)
+                left = [job for job in left if states[job].state in ACTIVE]
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not left:
                 break
-            time.sleep(0.5 if left else 0.0)
+            time.sleep(min(pause, remaining))
+            pause = min(self.slowest_poll_seconds, POLL_GROWTH * pause)
         return left
 
     def close(self) -> None:
@@ -194,7 +228,7 @@ class SlurmScheduler:
 
     def _sbatch(self, script: str, *, name: str, after: Sequence[str]) -> str:
         """Call sbatch; retry while slurmctld is unavailable, for instance during a restart."""
-        deadline = time.monotonic() + SUBMIT_PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience_seconds
         options = [f"--chdir={self._context.trial}"]
         options += [f"--dependency=afterany:{job.partition('_')[0]}" for job in after]
         while True:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError
 from ai500.jobs.schedulers import SchedulerUnavailableError
@@ -61,15 +63,7 @@ class CommandFailedError(AI500Error):
 def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     """Run a Slurm command and return its standard output."""
     try:
-        completed = subprocess.run(
-            list(words),
-            input=stdin,
-            env=_environment(),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-        )
+        completed = _run(words, timeout=timeout, stdin=stdin)
     except FileNotFoundError:
         raise EnvironmentLacksError(
             f"Slurm's command \"{words[0]}\" is not on this machine's PATH.",
@@ -106,6 +100,40 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     raise CommandFailedError(words, completed.returncode, stderr)
 
 
+def _run(words: Sequence[str], *, timeout: float, stdin: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a session of its own; if it is late, kill it with its children."""
+    with subprocess.Popen(
+        list(words),
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(list(words), process.returncode, stdout, stderr)
+
+
+def query_slurm(words: Sequence[str]) -> str:
+    """Return what a query prints; every failure is an outage, whatever its text or exit code.
+
+    A command that is not installed, or finds no configuration, is an EnvironmentLacksError.
+    """
+    try:
+        return run_slurm(words, timeout=QUERY_SECONDS)
+    except CommandFailedError as error:
+        if _UNKNOWN_ID in error.stderr:
+            return ""
+        raise SlurmUnavailableError(str(error), value=words[0]) from error
+
+
 def _environment() -> dict[str, str]:
     """Copy this process's environment without variables that change the commands' output.
 
@@ -134,21 +162,28 @@ def show(entity: str) -> str:
     return run_slurm(words, timeout=QUERY_SECONDS)
 
 
-def job_states(ids: Collection[str]) -> dict[str, SlurmJob]:
-    """Return the states of all these jobs in at most three calls: live, ended, accounting.
+def job_states(
+    ids: Collection[str], *, on_skipped: Callable[[str], None] = lambda line: None
+) -> dict[str, SlurmJob]:
+    """Return the states of all these jobs: one squeue, and sacct for those it does not know.
 
     An array task that is cancelled while it waits leaves squeue at once; only accounting can
     tell it from one that ended more than MinJobAge ago. Without accounting both are `lost`.
+    Lines that are not in the requested format go to `on_skipped`.
     """
-    rows = _queue(tasks_by_job(ids))
+    rows, skipped = read_queue(_queue(tasks_by_job(ids)))
     jobs = jobs_by_id(rows, ids)
     missing = set(ids) - jobs.keys()
-    if missing:
-        rows += _queue(tasks_by_job(missing), "--states=all")
-        jobs |= jobs_by_id(rows, missing)
-        missing -= jobs.keys()
+    if missing and skipped:
+        raise SlurmUnavailableError(
+            f"squeue printed {skipped[0]!r}, which is not in the requested format, and nothing "
+            f"about job {min(missing)}.",
+            value=skipped[0],
+        )
+    for line in skipped:
+        on_skipped(line)
     if missing and _accounting(os.environ.get("SLURM_CONF", "")):
-        jobs |= _accounted(missing, arrays=_arrays(rows))
+        jobs |= _accounted(missing, arrays=_arrays(rows), on_skipped=on_skipped)
         missing -= jobs.keys()
     return jobs | {job_id: _lost(job_id) for job_id in missing}
 
@@ -158,19 +193,17 @@ def _lost(job_id: str) -> SlurmJob:
     return SlurmJob(job_id, "lost", "", reason)
 
 
-def _queue(bases: Collection[str], *options: str) -> list[SlurmJob]:
-    """Query squeue for these jobs and arrays: by default, those that have not ended."""
+def _queue(bases: Collection[str]) -> str:
+    """Query squeue for these jobs and arrays, ended ones included.
+
+    With --me slurmctld sends this user's jobs; without it, the jobs of all users.
+    """
     if not bases:
-        return []
+        return ""
     jobs = ",".join(bases)
-    selection = f"--jobs={jobs}" if len(jobs) < LONGEST_ARGUMENT_BYTES else "--me"
-    words = ("squeue", "--noheader", f"--Format={_QUEUE_FORMAT}", selection, *options)
-    try:
-        return list(read_queue(run_slurm(words, timeout=QUERY_SECONDS)))
-    except CommandFailedError as error:
-        if _UNKNOWN_ID in error.stderr:
-            return []
-        raise
+    selection = [f"--jobs={jobs}"] if len(jobs) < LONGEST_ARGUMENT_BYTES else []
+    form = ("--noheader", f"--Format={_QUEUE_FORMAT}", "--states=all")
+    return query_slurm(("squeue", "--me", *form, *selection))
 
 
 def _arrays(rows: Iterable[SlurmJob]) -> set[str]:
@@ -180,17 +213,21 @@ def _arrays(rows: Iterable[SlurmJob]) -> set[str]:
 @functools.cache
 def _accounting(_slurm_conf: str) -> bool:
     """Return True if this cluster has accounting; queried once."""
-    words = ("scontrol", "show", "config")
-    return has_accounting(read_config(run_slurm(words, timeout=QUERY_SECONDS)))
+    return has_accounting(read_config(query_slurm(("scontrol", "show", "config"))))
 
 
-def _accounted(ids: Collection[str], *, arrays: Collection[str]) -> dict[str, SlurmJob]:
+def _accounted(
+    ids: Collection[str], *, arrays: Collection[str], on_skipped: Callable[[str], None]
+) -> dict[str, SlurmJob]:
     """Query sacct; a task missing there, of a known array, was cancelled before it started."""
     rows: list[SlurmJob] = []
     for part in _parts(list(tasks_by_job(ids))):
         words = ("sacct", "--allocations", "--parsable2", "--noheader")
         query = ("--format=JobID,State,ExitCode", f"--jobs={','.join(part)}")
-        rows += read_accounting(run_slurm((*words, *query), timeout=QUERY_SECONDS))
+        accounted, skipped = read_accounting(query_slurm((*words, *query)))
+        rows += accounted
+        for line in skipped:
+            on_skipped(line)
     jobs = jobs_by_id(rows, ids)
     known = _arrays(rows) | set(arrays)
     for job_id in set(ids) - jobs.keys():
@@ -239,7 +276,7 @@ def _scancel(ids: Sequence[str], *options: str) -> None:
         except CommandFailedError as error:
             complaints = [line for line in error.stderr.splitlines() if not _GONE.search(line)]
             if complaints or not error.stderr:
-                raise
+                raise SlurmUnavailableError(str(error), value="scancel") from error
 
 
 def jobs_named(name: str) -> list[str]:

@@ -114,7 +114,10 @@ class RooflineChart:
         for roof, start, end in plot.flats:
             parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
         parts += [svg.line(start, end, "slope") for _, start, end in plot.slants]
-        parts += [svg.dot(place, "point", radius=5.5) for place in plot.dots]
+        for mark, place in zip(self.marks, plot.dots, strict=True):
+            sent = "sends nothing" if mark.coi is None else f"{mark.coi:.4g} FLOP per byte sent"
+            tip = f"{mark.name}: {human_si(mark.flops)}FLOPS, {sent}"
+            parts.append(svg.dot(place, "point", radius=5.5, tip=tip))
         for label in plot.labels:
             parts += _leader(label)
             parts.append(svg.text(label.place, label.text, f"{label.css} label halo"))
