@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ai500.bagging.member_views import Collector, DetailsReader, MemberView
+from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
@@ -77,6 +77,12 @@ class JobController:
         self._save_seconds = 0.0
         self._jobs: dict[int, JobRecord] = {}
         self._retries: Counter[int] = Counter()
+        self._suspended: set[int] = set()
+        self._postponed: list[int] = []
+        """Members that the scheduler had no room for."""
+        self._submitted = 0.0
+        self._room = False
+        """True if a job has ended since the scheduler had no room."""
         self._restarts = Counter(
             event["job"]
             for event in events.read_checked(run.events)
@@ -114,7 +120,7 @@ class JobController:
             self._require_folder()
             self._poll()
             show([self.views[member] for member in sorted(self.views)])
-            if not self._active():
+            if not self._active() and not self._postponed:
                 return
             time.sleep(self._poll_seconds)
 
@@ -189,7 +195,10 @@ class JobController:
         if not members:
             return
         specs = [self._spec(group) for group in self._processes(members)]
-        for spec, job_id in zip(specs, self._scheduler.submit(specs), strict=True):
+        ids = self._scheduler.submit(specs)
+        self._postpone([member for spec in specs[len(ids) :] for member in spec.members])
+        specs = specs[: len(ids)]
+        for spec, job_id in zip(specs, ids, strict=True):
             for member in spec.members:
                 self._jobs[member] = JobRecord(member, job_id, spec.attempt, "pending")
         self._log.emit_all(
@@ -201,6 +210,22 @@ class JobController:
             ],
         )  # fmt: skip
         self._save()
+
+    def _postpone(self, members: Sequence[int]) -> None:
+        """Keep members for which the scheduler has no room until it may have some."""
+        self._postponed += members
+        self._submitted = time.monotonic()
+        for member in members:
+            view = self.views[member]
+            view.attempt -= 1  # this attempt has not begun
+            view.reason = "room in the scheduler's queue"
+
+    def _submit_postponed(self) -> None:
+        """Submit members that were postponed: after the end of a job, or now and then."""
+        waited = time.monotonic() - self._submitted
+        if self._postponed and (self._room or waited >= self._scheduler.slowest_poll_seconds):
+            members, self._postponed, self._room = self._postponed, [], False
+            self._submit(members)
 
     def _processes(self, members: Sequence[int]) -> list[tuple[int, ...]]:
         """Group members that share a process, without those that have ended [D11]."""
@@ -255,6 +280,7 @@ class JobController:
         self._note_answer()
         now = {member: states[job.id] for member, job in active.items()}
         self._log_requeued(active, now)
+        self._log_suspended(now)
         changes = {m: status for m, status in now.items() if status.state != active[m].state}
         self._collector.collect(self.views, sorted(changes))
         for member, status in changes.items():
@@ -264,6 +290,8 @@ class JobController:
             if status.state in ACTIVE:
                 self.views[member].reason = status.reason
         self._submit([member for member in changes if self._take_retry(member)])
+        self._room |= any(status.state not in ACTIVE for status in changes.values())
+        self._submit_postponed()
         self._save_if_due()
         return bool(changes)
 
@@ -341,10 +369,33 @@ class JobController:
         if requeued:
             self._log.emit_all("job_requeued", requeued)
 
+    def _log_suspended(self, now: Mapping[int, JobStatus]) -> None:
+        """Log members whose jobs are suspended, or run again: the time counts in the window."""
+        suspended = {member for member, status in now.items() if status.reason in SUSPENDED}
+        ended = self._suspended - suspended
+        for kind, members in (
+            ("job_suspended", suspended - self._suspended),
+            ("job_continued", ended & now.keys()),
+        ):
+            if members:
+                fields = [
+                    {"trial": self._number, "member": member, "job": self._jobs[member].id}
+                    for member in sorted(members)
+                ]
+                self._log.emit_all(kind, fields)
+        self._suspended = suspended
+
     def _take_retry(self, member: int) -> bool:
-        """Return True if the member failed and has a retry left, which this call uses up."""
-        failed = self._jobs[member].state in ("failed", "lost")
-        if not failed or self._retries[member] >= self._max_retries:
+        """Return True if the member failed and has a retry left, which this call uses up.
+
+        A preempted member is submitted again in any case.
+        """
+        job = self._jobs[member]
+        if job.state not in ("failed", "lost"):
+            return False
+        if job.cause == "preempted":
+            return True  # the site's decision, not a failure of the member
+        if self._retries[member] >= self._max_retries:
             return False
         self._retries[member] += 1
         return True

@@ -11,6 +11,8 @@ from ai500.core import events, schema
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
+SUSPENDED = ("SUSPENDED", "STOPPED")
+"""Slurm's words for a running job whose processes are stopped."""
 MAX_MEMBERS_PER_POLL = 256
 """Members whose files are read in one poll; those of a larger ensemble take turns."""
 
@@ -42,6 +44,11 @@ class MemberView:
     """View of a program whose members do more than train epochs, such as a search's rounds."""
     deadline: float | None = None
     """Wall-clock time at which this attempt's time is up; None: it trains a number of epochs."""
+
+    @property
+    def shown_state(self) -> str:
+        """State for a person: a running job may be suspended."""
+        return "suspended" if self.state == "running" and self.reason in SUSPENDED else self.state
 
     @property
     def epochs_done(self) -> float:

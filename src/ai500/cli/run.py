@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ai500.automl.finish_request import request_finish, require_least_time
-from ai500.bagging.member_views import Collector, MemberView
+from ai500.bagging.member_views import SUSPENDED, Collector, MemberView
 from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
 from ai500.cli.output import surviving_output
 from ai500.cli.score_view import show_score
@@ -159,6 +159,17 @@ def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
     return outage
 
 
+def _suspended(folder: RunFolder, number: int) -> set[int]:
+    """Return the members whose jobs were suspended when the controller last queried them."""
+    members: set[int] = set()
+    for event in events.read_checked(folder.events):
+        if event.get("trial") == number and event["event"] == "job_suspended":
+            members.add(event["member"])
+        elif event.get("trial") == number and event["event"] == "job_continued":
+            members.discard(event["member"])
+    return members
+
+
 def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
     """Read the members' progress from disk and the scheduler; write nothing."""
     trial = folder.trial(number)
@@ -174,6 +185,9 @@ def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
         view = views[job.member]
         view.state, view.attempt = job.state, max(view.attempt, job.attempt)
         view.reason = job.end or None
+    for member in _suspended(folder, number):
+        if member in views and views[member].state == "running":
+            views[member].reason = SUSPENDED[0]
     followed = folder.owner() is not None
     waits = any(view.state == "pending" for view in views.values())
     if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):

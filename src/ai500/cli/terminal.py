@@ -161,14 +161,18 @@ def _line(view: MemberView) -> str:
     worker = worker_view(view)
     if worker is not None:
         # Printed when the worker starts a model.
-        parts = [f"worker {view.member}", view.state, f"round {worker.round}"]
+        parts = [f"worker {view.member}", view.shown_state, f"round {worker.round}"]
         figures = {
             "best error {}": _figure(worker.best_error, ".4f"),
             "{}FLOPS": "" if worker.flops is None else human_si(worker.flops),
         }
     else:
         waits = view.state in ("pending", "failed", "lost") and view.reason
-        parts = [f"member {view.member}", view.state, *([f"({view.reason})"] if waits else [])]
+        parts = [
+            f"member {view.member}",
+            view.shown_state,
+            *([f"({view.reason})"] if waits else []),
+        ]
         figures = {
             "epoch {}": f"{view.epoch}/{view.epochs}" if view.epochs else "",
             "loss {}": _figure(view.loss, ".3f"),
@@ -204,7 +208,7 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     for name in cells[0] if cells else ():
         table.add_column(name, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
-        table.add_row(str(view.member), view.state, *row.values())
+        table.add_row(str(view.member), view.shown_state, *row.values())
     totals = _search_totals(views) if searching else _member_totals(views)
     noun = "worker" if searching else "member"
     failures = [

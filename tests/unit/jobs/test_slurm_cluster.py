@@ -11,6 +11,7 @@ from ai500.config import Config
 from ai500.core.errors import ConfigError
 from ai500.jobs.schedulers.slurm_cluster import (
     Partition,
+    check_sbatch_option,
     check_settings,
     is_usable,
     matches,
@@ -263,3 +264,25 @@ def test_no_usable_node_names_the_key_and_the_states() -> None:
     assert "n1: a fan is loud" in str(drained)
     unmatched = no_node("gpu", {}, constraint="h100")
     assert (unmatched.key, unmatched.value) == ("slurm.constraint", "h100")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--job-name=mine", "--job-name mine", "-J mine", "-Jmine", "-HJ mine", "--array=0-3", "-a 0-3",
+     "-a0-3", "--parsable", "--wait", "-W", "-QW", "--parsa", "--arr=1", "--mail-type=END --wait",
+     "--test-only", "--wrap=true"],
+)  # fmt: skip
+def test_options_that_hide_a_job_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_sbatch_option(text)
+    assert (caught.value.key, caught.value.value) == ("slurm.sbatch", text)
+    assert "find its jobs" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--mail-type=END", "--wait-all-nodes=1", "-A project", "-p batch", "--comment=J", "-w n1",
+     "--mail-user=Jane@site", "-t 1:00:00", "--nice", "-N 2"],
+)  # fmt: skip
+def test_other_options_of_sbatch_are_passed_on(text: str) -> None:
+    check_sbatch_option(text)

@@ -142,6 +142,19 @@ def test_transforms_and_complex_products_by_hand():
     }
 
 
+def test_products_of_integers():
+    module = """
+module @m {
+  func.func public @main(%arg0: tensor<8x16xi8>, %arg1: tensor<4x8xi8>) -> tensor<4x16xi32> {
+    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<4x8xi8>, tensor<8x16xi8>) -> tensor<4x16xi32>
+    %1 = stablehlo.add %0, %0 : tensor<4x16xi32>
+    return %1 : tensor<4x16xi32>
+  }
+}
+"""  # noqa: E501
+    assert counted(trace_stablehlo(module)).total == 2 * 4 * 8 * 16
+
+
 def test_an_operator_without_a_rule_is_named():
     module = """
 module @m {

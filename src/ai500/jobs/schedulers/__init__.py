@@ -63,7 +63,10 @@ class Scheduler(Protocol):
     """Longest interval between polls, in seconds, reached while nothing changes."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Submit all jobs; return their ids in the same order."""
+        """Submit the jobs; return the ids of those taken, the first ones, in the same order.
+
+        The controller submits the rest later: a scheduler may have no room for all.
+        """
 
     def submitted_before(self) -> dict[int, str]:
         """Return member → id of jobs that earlier controllers submitted, recorded or not."""

@@ -7,6 +7,7 @@ before sbatch is called, so a controller that dies in between finds its jobs aga
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,9 @@ from pathlib import Path
 
 from ai500.config import Config
 from ai500.core.atomic import write_text
+from ai500.core.errors import JobError
 from ai500.jobs.barrier import BarrierServer
-from ai500.jobs.outage import ask_patiently
+from ai500.jobs.outage import Outage, ask_patiently
 from ai500.jobs.schedulers import (
     ACTIVE,
     JobSpec,
@@ -36,6 +38,7 @@ CHECKPOINT_SECONDS = 60.0  # for cancelled members to write their checkpoints
 POLL_GROWTH = 1.5
 CANCEL_SECONDS = 120.0  # for slurmctld to end jobs after scancel
 SUBMIT_PAUSE_SECONDS = 5.0
+LOOKUPS = 3  # a request that slurmctld has received may still wait there
 MAX_SKIPPED_LINES = 20  # a banner may contain the time, and be new in every answer
 
 
@@ -72,16 +75,48 @@ class SlurmScheduler:
         self._active: dict[str, SlurmJob] = {}
         """Last answer about each job that had not ended."""
         self._skipped: set[str] = set()
+        self._earlier: list[str] = []
+        """Last job of a portion that the next portion has to wait for."""
+        self._largest_portion: int | None = None
+        """Most tasks of an array that Slurm takes at present; None: no limit was met."""
+        self._noted_left = 0
         self._cancelled = self._folder / "cancelled"
         """Flag file: while it exists, batch scripts do not requeue their jobs."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Submit one array or gang, or several arrays if one would exceed MaxArraySize."""
+        """Submit one array or gang, or several arrays where Slurm's limits require it.
+
+        The ids are those of the jobs that Slurm took, the first ones; it has no room for the rest.
+        """
         self._cancelled.unlink(missing_ok=True)
         ids: list[str] = []
-        for chunk in self._chunks(jobs):
-            ids += self._submit(chunk, after=ids[-1:] if _at_once(self._context.plan) else ())
+        while left := jobs[len(ids) :]:
+            part = left[: self._portion(len(left))]
+            try:
+                ids += self._submit(part, after=self._earlier)
+            except commands.QueueFullError as error:
+                if self._slurm.start == "array" and len(part) > 1:
+                    self._largest_portion = len(part) // 2
+                    continue
+                self._note_full(len(left), str(error))
+                return ids
+            if self._largest_portion is not None:
+                self._largest_portion *= 2
+            self._earlier = ids[-1:] if _at_once(self._context.plan) else []
+        self._earlier = []
         return ids
+
+    def _note_full(self, left: int, reason: str) -> None:
+        if left != self._noted_left:
+            self._noted_left = left
+            self._context.note(f"{left} jobs wait until Slurm takes more: {reason}")
+
+    def _portion(self, left: int) -> int:
+        """Return the number of jobs to submit in one array; a gang is one job."""
+        cluster = self._context.plan.cluster
+        if self._slurm.start != "array" or cluster is None:
+            return left
+        return min(left, max(1, cluster.max_array_size), self._largest_portion or left)
 
     def submitted_before(self) -> dict[int, str]:
         """Return member → its last job; look up by name those whose id was not recorded."""
@@ -204,11 +239,8 @@ class SlurmScheduler:
         ]
 
     def _chunks(self, jobs: Sequence[JobSpec]) -> Iterator[Sequence[JobSpec]]:
-        cluster = self._context.plan.cluster
-        size = len(jobs)
-        if self._slurm.start == "array" and cluster is not None:
-            size = min(size, cluster.max_array_size)
-        for first in range(0, len(jobs), max(1, size)):
+        size = max(1, self._portion(len(jobs)))
+        for first in range(0, len(jobs), size):
             yield jobs[first : first + size]
 
     def _submit(self, jobs: Sequence[JobSpec], *, after: Sequence[str]) -> list[str]:
@@ -227,21 +259,57 @@ class SlurmScheduler:
         return submission.ids()
 
     def _sbatch(self, script: str, *, name: str, after: Sequence[str]) -> str:
-        """Call sbatch; retry while slurmctld is unavailable, for instance during a restart."""
-        deadline = time.monotonic() + self._patience_seconds
+        """Call sbatch until it is clear whether Slurm has the job.
+
+        slurmctld may have accepted it and not have been able to say so: after every failure it is
+        looked up by its name.
+        """
         options = [f"--chdir={self._context.trial}"]
         options += [f"--dependency=afterany:{job.partition('_')[0]}" for job in after]
-        while True:
+        outage = Outage(self._patience_seconds)
+        for attempt in itertools.count():
             try:
-                return commands.submit_script(script, options=options)
-            except SchedulerUnavailableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(5.0)
-            # slurmctld may have accepted the job and stopped before it replied.
+                job = commands.submit_script(script, options=options)
+                return self._only(job, name=name) if attempt else job
+            except SchedulerUnavailableError as error:
+                if outage.note(error):
+                    self._context.note(f"submitting again until Slurm answers: {error}")
+                with contextlib.suppress(SchedulerUnavailableError):
+                    if job_ids := commands.jobs_named(name):
+                        return job_ids[0]
+            except (commands.CommandFailedError, commands.UnclearReplyError) as error:
+                return self._found(name, error=error)
+            time.sleep(SUBMIT_PAUSE_SECONDS)
+        raise AssertionError  # the loop has no end
+
+    def _found(
+        self, name: str, *, error: commands.CommandFailedError | commands.UnclearReplyError
+    ) -> str:
+        """Return the id of a job that may exist after an unclear sbatch; raise if it does not."""
+        rejected = isinstance(error, commands.CommandFailedError) and error.is_rejection
+        for _ in range(1 if rejected else LOOKUPS):
             with contextlib.suppress(SchedulerUnavailableError):
                 if job_ids := commands.jobs_named(name):
+                    self._context.note(f"job {job_ids[0]} was submitted, although {error}")
                     return job_ids[0]
+            if not rejected:
+                time.sleep(SUBMIT_PAUSE_SECONDS)
+        submitted = any(submission.job is not None for submission in self._submissions().values())
+        if rejected and not submitted:
+            raise error
+        run = self._context.trial.parents[1]
+        raise JobError(
+            str(error),
+            value=error.value,
+            remedy=f"Jobs of this run may be in the queue: `ai500 resume {run}` follows them and "
+            f"submits the rest, `ai500 cancel {run}` ends them.",
+        ) from error
+
+    def _only(self, job: str, *, name: str) -> str:
+        """Cancel other jobs of this name: an earlier sbatch succeeded later than its look-up."""
+        with contextlib.suppress(SchedulerUnavailableError):
+            commands.cancel_jobs([other for other in commands.jobs_named(name) if other != job])
+        return job
 
     def _name(self, number: str) -> str:
         return f"{self._context.name}-{number}"

@@ -36,6 +36,10 @@ _SIGNS: Final = {
     "!": "POWER_DOWN",
     "^": "REBOOT_ISSUED",
 }
+_RESERVED: Final = ("job-name", "array", "parsable", "wait", "test-only", "wrap")
+_RESERVED_LETTERS: Final = {"J": "job-name", "a": "array", "W": "wait"}
+_FLAGS: Final = "hHIOQsuvVX"
+"""Letters of sbatch's short options without a value, which may stand before another one."""
 _TIME: Final = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
 
 
@@ -221,6 +225,8 @@ def check_settings(config: Config) -> None:
             if "\n" in value or "\0" in value:
                 problem = "it contains a line break or a null character."
                 raise setting_error(f"slurm.{key}", value, problem, "Write one item per line.")
+    for value in slurm.sbatch:
+        check_sbatch_option(value)
     if slurm.time_limit is not None and not _TIME.fullmatch(slurm.time_limit):
         raise setting_error(
             "slurm.time_limit",
@@ -236,6 +242,27 @@ def check_settings(config: Config) -> None:
             "job only (decision D11).",
             "Set slurm.start = 'gang'.",
         )
+
+
+def check_sbatch_option(text: str) -> None:
+    """Reject options that hide a submitted job from its look-up, or its id from the reply."""
+    for word in text.split():
+        name = word[2:].partition("=")[0] if word.startswith("--") else ""
+        short = re.match(rf"-[{_FLAGS}]*([{''.join(_RESERVED_LETTERS)}])", word)
+        reserved = [
+            option
+            for option in _RESERVED
+            if name == option or (len(name) > 2 and option.startswith(name) and option != "wait")
+        ]
+        if short or reserved:
+            option = reserved[0] if reserved else _RESERVED_LETTERS[short[1] if short else ""]
+            raise setting_error(
+                "slurm.sbatch",
+                text,
+                f"ai500 sets --{option} itself, or needs sbatch without it, to find its jobs "
+                "again.",
+                "Leave it out.",
+            )
 
 
 def check_time_limit(time_limit: str | None, *, partition: Partition) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError
@@ -27,6 +28,7 @@ from ai500.jobs.schedulers.slurm_output import (
 )
 
 QUERY_SECONDS = 120.0
+RETRY_NOTICE_SECONDS = 1.0  # between two looks at what sbatch complains about
 SUBMIT_SECONDS = 300.0  # sbatch retries by itself while slurmctld is busy
 LONGEST_ARGUMENT_BYTES = 100 * 1024  # Linux rejects an argument of 128 KiB
 
@@ -35,8 +37,13 @@ _UNAVAILABLE = re.compile(
     "unable to contact slurm controller|socket timed out|connection (refused|timed out|reset)"
     "|zero bytes were transmitted|temporarily (unable|unavailable)|standby mode|rate limit exceeded"
     "|no route to host|network is unreachable|munged communication error"
+    "|munge (en|de)code failed|authentication error"
     "|persistent connection|(talking to|connect to) (the )?database",
     re.IGNORECASE,
+)
+_RETRYING = "sleeping and retrying"
+_FULL = re.compile(
+    rf"{_RETRYING}|(Assoc|QOS)\w*SubmitJobs?\w*Limit|Invalid job array specification"
 )
 _NO_CONFIGURATION = re.compile("configuration (source|file)", re.IGNORECASE)
 _UNKNOWN_ID = "Invalid job id specified"
@@ -50,12 +57,22 @@ class SlurmUnavailableError(SchedulerUnavailableError):
     """
 
 
+class UnclearReplyError(AI500Error):
+    """sbatch succeeded, and what it printed is no job id."""
+
+
+class QueueFullError(AI500Error):
+    """Slurm takes no more jobs now, or not so many: MaxSubmitJobs, MaxJobCount or MaxArraySize."""
+
+
 class CommandFailedError(AI500Error):
     """A Slurm command that failed for another reason than an outage."""
 
     def __init__(self, words: Sequence[str], code: int, stderr: str) -> None:
         """Keep the command's standard error for callers that expect some failures."""
         self.stderr = stderr
+        self.is_rejection = code > 0 and re.search(r"^sbatch: ", stderr, re.M) is not None
+        """True if sbatch says that there is no job; False if it was killed, or says nothing."""
         message = stderr or "it printed no error message"
         super().__init__(f"{words[0]} failed with exit code {code}: {message}", value=code)
 
@@ -63,7 +80,7 @@ class CommandFailedError(AI500Error):
 def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     """Run a Slurm command and return its standard output."""
     try:
-        completed = _run(words, timeout=timeout, stdin=stdin)
+        completed = _run(words, deadline=time.monotonic() + timeout, stdin=stdin)
     except FileNotFoundError:
         raise EnvironmentLacksError(
             f"Slurm's command \"{words[0]}\" is not on this machine's PATH.",
@@ -84,6 +101,8 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     if completed.returncode == 0:
         return completed.stdout
     stderr = completed.stderr.strip()
+    if words[0] == "sbatch" and _FULL.search(stderr):
+        raise QueueFullError(stderr.splitlines()[0], value=words[0])
     if _UNAVAILABLE.search(stderr):
         raise SlurmUnavailableError(
             f"Slurm does not respond: {stderr.splitlines()[-1]}.",
@@ -100,7 +119,7 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     raise CommandFailedError(words, completed.returncode, stderr)
 
 
-def _run(words: Sequence[str], *, timeout: float, stdin: str) -> subprocess.CompletedProcess[str]:
+def _run(words: Sequence[str], *, deadline: float, stdin: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a session of its own; if it is late, kill it with its children."""
     with subprocess.Popen(
         list(words),
@@ -113,12 +132,29 @@ def _run(words: Sequence[str], *, timeout: float, stdin: str) -> subprocess.Comp
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout)
+            stdout, stderr = _communicate(process, deadline=deadline, stdin=stdin)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(list(words), process.returncode, stdout, stderr)
+
+
+def _communicate(process: subprocess.Popen[str], *, deadline: float, stdin: str) -> tuple[str, str]:
+    """Return stdout and stderr; end an sbatch that begins to retry by itself, for minutes."""
+    given: str | None = stdin
+    while True:
+        seconds = min(RETRY_NOTICE_SECONDS, max(0.0, deadline - time.monotonic()))
+        try:
+            return process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired as late:
+            stderr = (late.stderr or b"").decode(errors="replace")  # bytes, whatever the encoding
+            if time.monotonic() >= deadline:
+                raise
+            if _RETRYING in stderr:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            given = None
 
 
 def query_slurm(words: Sequence[str]) -> str:
@@ -242,7 +278,7 @@ def submit_script(script: str, *, options: Sequence[str]) -> str:
     text = run_slurm(words, timeout=SUBMIT_SECONDS, stdin=script)
     job_id = text.strip().rpartition("\n")[2].partition(";")[0].strip()
     if not job_id.isdigit():
-        raise AI500Error(
+        raise UnclearReplyError(
             f"sbatch printed {text.strip()!r} where a job id was expected.",
             value=text.strip(),
             remedy="A site's wrapper of sbatch may print to standard output: it should use stderr.",
@@ -284,8 +320,9 @@ def jobs_named(name: str) -> list[str]:
     words = ["squeue", "--me", "--noheader", "--states=all", "--format=%F|%j"]
     if "," not in name:  # squeue reads a comma as a list separator
         words.append(f"--name={name}")
-    rows = (line.partition("|") for line in run_slurm(words, timeout=QUERY_SECONDS).splitlines())
-    return list(dict.fromkeys(base.strip() for base, _, job_name in rows if job_name == name))
+    rows = (line.partition("|") for line in query_slurm(words).splitlines())
+    bases = (base.strip() for base, _, job_name in rows if job_name == name)
+    return list(dict.fromkeys(base for base in bases if base.isdigit()))
 
 
 def _parts(words: Sequence[str]) -> Iterator[list[str]]:
