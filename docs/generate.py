@@ -113,15 +113,17 @@ def commands() -> list[tuple[str, Any]]:
 
 
 def parameters(command: Any) -> list[Any]:
-    """Return the parameters of a command, without --help."""
-    return [parameter for parameter in command.params if "--help" not in parameter.opts]
+    """Return the parameters of a command, without those that every command has."""
+    common = {"--help", "--quiet", "--verbose"}
+    return [parameter for parameter in command.params if not common & set(parameter.opts)]
 
 
 def _commands() -> Iterator[str]:
     yield "# Commands\n\n" + NOTE.format(source="the commands' own help")
     yield (
-        "\nEvery command has `--help`. Exit codes: 0 fine · 1 a job failed or a rule is broken · "
-        "2 bad input\n· 3 the environment lacks something · 130 cancelled.\n"
+        "\nEvery command has `--help`, `-q` (no progress) and `-v` (equations, decisions, "
+        "conventions); `NO_COLOR`\nis honored. Exit codes: 0 fine · 1 a job failed or a rule is "
+        "broken · 2 bad input · 3 the environment\nlacks something · 130 cancelled.\n"
     )
     for name, command in commands():
         mark = f"not run, {NOT_RUN[name]}" if name in NOT_RUN else "long" if name in LONG else ""

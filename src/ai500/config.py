@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import editions, plugins
-from ai500.core.errors import ConfigError, setting_error
+from ai500.core.errors import ConfigError, InputError, setting_error
+from ai500.core.reading import MAX_TOML_BYTES, UnsafeTextError, parse_toml, read_text
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
 
@@ -508,9 +509,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
             f"--set {text}: expected key=value,", value=text, remedy="for example ensemble.size=4"
         )
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        return key.strip(), parse_toml(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except UnsafeTextError as error:
+        raise ConfigError(f"--set {key.strip():.80}: {error}.", key=key.strip()) from error
 
 
 def documented_keys() -> Iterator[tuple[str, Field[Any], Any]]:
@@ -542,18 +545,15 @@ def template() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        return parse_toml(read_text(path, limit=MAX_TOML_BYTES))
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(
             f"{path}: no such file.", path=path, remedy="`ai500 init` writes one."
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not valid TOML: it is not UTF-8 text.",
-            path=path,
-            remedy="`ai500 init` writes an example.",
-        ) from error
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError
+    except InputError as error:
+        remedy = "`ai500 init` writes an example."
+        raise ConfigError(str(error), path=path, remedy=remedy) from error
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}", path=path) from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}", path=path) from error

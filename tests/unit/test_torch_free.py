@@ -168,7 +168,7 @@ COMMANDS = {
     "score": ["score", "run", "--json"],
     "report": ["report", "run"],
     "check": ["check", "run", "--json"],
-    "diff": ["diff", "run", "run"],
+    "compare": ["compare", "run", "run"],
     "keygen": ["keygen", "key.pem"],
     "submit": [
         "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",

@@ -16,6 +16,7 @@ from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, Memb
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.reading import read_tail
 from ai500.core.units import human_seconds
 from ai500.jobs.outage import Answer, Outage, ask_patiently
 from ai500.jobs.schedulers import (
@@ -427,7 +428,7 @@ class JobController:
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
     """Return the end of a member's log: the errors of its last attempt, else its last lines."""
     try:
-        text = folder.log.read_text(encoding="utf-8", errors="replace")
+        text = read_tail(folder.log)
     except OSError:
         return (
             "error: there is no log: the job did not start, or its node does not see the run "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ai500.core import events, schema
+from ai500.core.errors import InputError
+from ai500.core.reading import read_json
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
@@ -180,8 +181,8 @@ def show(view: MemberView, event: events.Event) -> None:
 def show_progress(view: MemberView, folder: MemberFolder) -> None:
     """Update a view by the worker's last progress file."""
     try:
-        progress = schema.decode(Progress, json.loads(folder.progress.read_text(encoding="utf-8")))
-    except (OSError, ValueError, schema.SchemaError):
+        progress = schema.decode(Progress, read_json(folder.progress))
+    except (OSError, InputError):
         return
     view.epoch, view.epochs = progress.epoch, progress.epochs
     view.step, view.steps_per_epoch = progress.step, progress.steps_per_epoch

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, print_report_path, rows
 from ai500.config import Config
 from ai500.core import schema

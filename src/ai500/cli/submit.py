@@ -11,11 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, ConfigOptions, RunPath, TrustedKeys, with_options
+from ai500.cli.arguments import AsJson, RunPath, TrustedKeys
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
 from ai500.config import Config
 from ai500.core import schema
 from ai500.core.errors import InputError, RunCancelledError, RunFolderError
+from ai500.core.reading import read_text
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
@@ -111,9 +113,9 @@ def submit(
 
 def _notes(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text in UTF-8"
+        return read_text(path)
+    except (OSError, InputError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"--notes {path}: {reason}.", key="--notes", path=path) from error
 
 

@@ -7,17 +7,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from ai500.automl.progress import WorkerView, worker_view
+from ai500.automl.worker_view import WorkerView, worker_view
 from ai500.bagging.member_views import MemberView, seconds_to_completion
+from ai500.cli.verbosity import is_quiet, is_verbose
 from ai500.core import schema
 from ai500.core.units import human_seconds, human_si
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.progress import Progress
 
 console = Console(highlight=False, soft_wrap=False)
 LINES_SHOWN = 16  # members in the live view: fits a screen of 24 lines
@@ -31,17 +35,23 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
-def rows(title: str, pairs: Sequence[tuple[str, str]], *, most: int | None = None) -> None:
+Row = tuple[str, str] | tuple[str, str, str]
+"""Name, value, and the source that `-v` shows: an equation, a decision, a convention."""
+
+
+def rows(title: str, pairs: Sequence[Row], *, most: int | None = None) -> None:
     """Print a titled list of names and values, or the first `most` of them."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    more = (
+    more: list[Row] = (
         [("…", f"{len(pairs) - most:,} more; --json lists all")]
         if most and len(pairs) > most
         else []
     )
-    for name, value in [*pairs[:most], *more]:
+    for name, value, *source in [*pairs[:most], *more]:
+        if source and source[0] and is_verbose():
+            value = f"{value} ({source[0]})"
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
     if console.is_terminal:
@@ -73,7 +83,7 @@ class Terminal:
     """An Observer that draws a live view, or prints progress lines to a log file."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+        self._quiet = quiet or is_quiet()
         self._live: Live | None = None
         self._bar: Progress | None = None
         self._stage = ""
@@ -83,6 +93,8 @@ class Terminal:
 
     def __enter__(self) -> Terminal:
         if console.is_terminal and not self._quiet:
+            from rich.live import Live  # slow to import; `status` draws nothing live
+
             self._live = Live(console=console, refresh_per_second=4, transient=True)
             self._live.start()
         return self
@@ -115,6 +127,8 @@ class Terminal:
             self._count(done)
             return
         if self._live is not None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             if self._bar is None:
                 self._bar = Progress(
                     TextColumn("  "), BarColumn(30), TextColumn("{task.percentage:>3.0f}%"),
@@ -205,18 +219,24 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     table.add_column("worker" if searching else "member", justify="right")
     table.add_column("state")
     cells = [_worker_cells(view) if searching else _member_cells(view) for view in _active(views)]
-    for name in cells[0] if cells else ():
+    names = [name for name in (cells[0] if cells else ()) if any(row[name] for row in cells)]
+    for name in names:
         table.add_column(name, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
-        table.add_row(str(view.member), view.shown_state, *row.values())
-    totals = _search_totals(views) if searching else _member_totals(views)
+        table.add_row(str(view.member), view.shown_state, *(row[name] for name in names))
     noun = "worker" if searching else "member"
     failures = [
         Text(f"{noun} {view.member} {view.state}: {shown(view.reason)}")
         for view in _active(views)
         if view.state in ("failed", "lost") and view.reason
     ]
-    return Group(table, *failures, Text(totals, style="dim"))
+    return Group(table, *failures, Text(totals(views), style="dim"))
+
+
+def totals(views: Sequence[MemberView]) -> str:
+    """Sum up the members in a line."""
+    searching = any(worker_view(view) is not None for view in views)
+    return _search_totals(views) if searching else _member_totals(views)
 
 
 def _member_cells(view: MemberView) -> dict[str, str]:

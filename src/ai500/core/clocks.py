@@ -16,6 +16,8 @@ from ai500.core.events import Event
 Host = tuple[str, str]
 """(host name, boot id)."""
 
+# Starts of one gang; the others of a log that has more are not compared.
+MAX_REFERENCES = 64
 MAX_DRIFT = 1e-4  # seconds per second that a computer's clock may gain or lose without correction
 
 
@@ -56,12 +58,15 @@ class Clocks:
         """
         earliest = min(self._all(), key=lambda measurement: measurement.wall, default=None)
         known = {earliest.reference: (0.0, 0.0)} if earliest is not None else {}
-        while len(known) < len({measurement.reference for measurement in self._all()}):
+        nearest: dict[tuple[str, str], tuple[float, Measurement, Measurement]] = {}
+        for measurements in self._measurements.values():
+            for a, b in pairwise(measurements):
+                if a.reference != b.reference:
+                    step, pair = (abs(a.wall - b.wall), a, b), (a.reference, b.reference)
+                    nearest[pair] = min(nearest.get(pair, step), step, key=lambda each: each[0])
+        while len(known) < MAX_REFERENCES:
             steps = [
-                (abs(a.wall - b.wall), a, b)
-                for measurements in self._measurements.values()
-                for a, b in pairwise(measurements)
-                if (a.reference in known) != (b.reference in known)
+                step for pair, step in nearest.items() if (pair[0] in known) != (pair[1] in known)
             ]
             if not steps:
                 break
@@ -78,7 +83,7 @@ class Clocks:
     def nearest(self, event: Event) -> Measurement | None:
         """Return the measurement of the event's host nearest in time; None without any."""
         measurements = self._measurements.get(host_of(event), [])
-        position = bisect([measurement.wall for measurement in measurements], event["wall"])
+        position = bisect(measurements, event["wall"], key=lambda measurement: measurement.wall)
         return min(
             measurements[max(0, position - 1) : position + 1],
             key=lambda measurement: abs(measurement.wall - event["wall"]),

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ai500.core import schema
 from ai500.core.errors import DataError, InputError
+from ai500.core.reading import read_json
 from ai500.data.climate.packed_frames import frame_problems
 from ai500.data.columns import Column
 from ai500.data.gather import Empty, gather, gather_spans
@@ -287,10 +288,10 @@ def _require_valid(split: PackedSplit) -> None:
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
-        manifest = json.loads(file.read_bytes())
+        manifest = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_store_error(path) from None
-    except (OSError, ValueError) as error:
+    except (OSError, InputError) as error:
         raise data_error(file, f"cannot read this manifest: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise data_error(

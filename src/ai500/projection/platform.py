@@ -8,7 +8,6 @@ torus longer sides.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 from ai500.core import schema
 from ai500.core.errors import ConfigError, InputError
+from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
 from ai500.core.schema import option
 from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
@@ -128,10 +128,10 @@ def read(name: str | Path) -> Platform:
                 path=path,
                 remedy=f"Name a file, or one of {', '.join(SHIPPED)}.",
             )
-        folder, text = path.parent, path.read_text("utf-8")
+        folder, text = path.parent, read_text(path, limit=MAX_TOML_BYTES)
     try:
-        table: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise ConfigError(f"{name} is not TOML: {error}", path=name) from error
     return build(schema.decode(PlatformText, table), folder=folder)
 

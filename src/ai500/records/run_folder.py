@@ -35,18 +35,20 @@ import socket
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
-from ai500.core import atomic, schema
-from ai500.core.errors import EnvironmentLacksError, RunFolderError
+from ai500.core import atomic, reading, schema
+from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
+from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
-from ai500.records import JobRecord, RunState
+from ai500.records import JobRecord, Plan, RunState, TrialScore
 
 T = TypeVar("T")
 FORMAT = 1
 RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
 MAX_RUNS_NAMED = 3  # in an error message
+MAX_OWNER_BYTES = 4096
 LOCK_RETRY_SECONDS = 0.02
 NO_CHECKOUT = Checkout(None, None)
 
@@ -311,6 +313,7 @@ def _not_a_run_folder(path: Path) -> tuple[str, str]:
 def locked(lock_file: Path, *, remedy: str) -> Iterator[None]:
     """Hold the lock of a folder: one process at a time works in it."""
     folder = lock_file.parent
+    require_regular(lock_file)
     try:
         file = lock_file.open("a+", encoding="utf-8")
     except OSError as error:
@@ -343,11 +346,11 @@ def owner_of(lock_file: Path) -> str | None:
 def holder_of(lock_file: Path) -> tuple[str, int] | None:
     """Return host and process id of the lock's holder; None if it is free."""
     try:
-        with lock_file.open(encoding="utf-8") as file:
+        with open_regular(lock_file) as file:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
-            entry = json.loads(file.read())
+            entry = json.loads(file.read(MAX_OWNER_BYTES))
             return str(entry["host"]), int(entry["pid"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -392,11 +395,13 @@ def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) 
 def read_json(path: Path) -> Any:
     """Read JSON; an error names the file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        return reading.read_json(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise RunFolderError(f"{path} is missing.", path=path) from error
-    except (ValueError, RecursionError, OSError) as error:
-        raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
+    except OSError as error:
+        raise RunFolderError(f"{path} can't be read: {error.strerror}.", path=path) from error
+    except InputError as error:
+        raise RunFolderError(str(error), path=path) from error
 
 
 def known_member(member: object, members: Collection[int], *, path: Path) -> int:
@@ -440,3 +445,12 @@ def write(path: Path, record: object) -> None:
     with atomic.explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, schema.encode(record))
+
+
+def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
+    """Return the run's state; it is finished when every planned trial is scored and complete."""
+    if run.holder() is not None:
+        return "running"
+    files = [run.trial(number).score for number in range(1, plan.trials + 1)]
+    complete = all(file.exists() and read(TrialScore, file).complete for file in files)
+    return "finished" if complete and run.score.exists() else "stopped"

@@ -6,7 +6,6 @@ the others only the events are read. A record that is missing (a member that fai
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
+from ai500.core.reading import MAX_TEXT_BYTES, parse_toml, read_bytes
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.node import recorded_nodes
 from ai500.parallel.sharing import describe_strategies
@@ -157,14 +157,14 @@ def _all(kind: type[T], path: Path) -> list[T]:
 def _notes(config: str) -> dict[str, str]:
     """Return a person's notes; a file that is no TOML has none, and is shown as it is."""
     try:
-        notes = tomllib.loads(config).get("system", {}).get("notes", {})
-    except tomllib.TOMLDecodeError:
+        notes = parse_toml(config).get("system", {}).get("notes", {})
+    except ValueError:
         return {}
     return {str(name): str(text) for name, text in notes.items()}
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bytes(path, limit=MAX_TEXT_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         raise RunFolderError(f"{path} can't be read: {error.strerror}", path=path) from error

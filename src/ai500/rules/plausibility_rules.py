@@ -6,6 +6,7 @@ the bounds is found only by a rerun. docs/verification.md lists which forgeries 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -86,6 +87,15 @@ def _scored_trials(evidence: Evidence) -> Iterator[tuple[TrialEvidence, TrialSco
     for score in evidence.score.trials:
         if score.trial in records:
             yield records[score.trial], score
+
+
+def _by_trial(evidence: Evidence) -> dict[Any, list[Event]]:
+    """Group the events of trials by their number, in the order of the log."""
+    groups: dict[Any, list[Event]] = {}
+    for event in evidence.events:
+        if "trial" in event:
+            groups.setdefault(event["trial"], []).append(event)
+    return groups
 
 
 def _cores(evidence: Evidence, trial: TrialEvidence) -> int:
@@ -170,8 +180,9 @@ def _epochs(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
 @rule(source="decision D6")
 def window_as_controlled(evidence: Evidence) -> Iterator[Observation]:
     """Train between the trial's start and its aggregation, by the controller's own clock."""
+    by_trial = _by_trial(evidence)
     for trial in evidence.trials:
-        events = [event for event in evidence.events if event.get("trial") == trial.trial]
+        events = by_trial.get(trial.trial, [])
         starts = [event for event in events if event["event"] == "trial_start"]
         results = [event for event in events if event["event"] == "aggregate"]
         training = [event for event in events if event["event"] in TRAINING_EVENTS]
@@ -225,10 +236,10 @@ def one_boot_of_an_attempt(evidence: Evidence) -> Iterator[Observation]:
 @rule(source="decision D6")
 def steady_clocks(evidence: Evidence) -> Iterator[Observation]:
     """Measure offsets that a clock can have: steady on a host, and none against itself."""
-    for trial in evidence.trials:
+    for trial, events in _by_trial(evidence).items():
         measured: dict[Any, list[Measurement]] = {}
-        for event in evidence.events_of("clock"):
-            if event.get("trial") == trial.trial:
+        for event in events:
+            if event["event"] == "clock":
                 measured.setdefault(host_of(event), []).append(
                     Measurement(
                         event["wall"], event["offset_seconds"], event["uncertainty_seconds"],
@@ -249,7 +260,7 @@ def steady_clocks(evidence: Evidence) -> Iterator[Observation]:
             ]
             if any(jump > 0 for jump in jumps):
                 yield Observation(
-                    f"trial {trial.trial}: the measured offset of host {host}'s clock is not that "
+                    f"trial {trial}: the measured offset of host {host}'s clock is not that "
                     "of a clock",
                     "Synchronize the nodes' clocks, and run it again.",
                 )
@@ -265,15 +276,18 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
     """Train between the states of the node before and after it, which the worker records."""
     if is_script(evidence):  # rule "worker of ai500"
         return
+    walls: dict[tuple[Any, ...], list[float]] = {}
+    for event in evidence.events:
+        if event["event"] in TRAINING_EVENTS:
+            host = (event.get("trial"), event.get("host"))
+            walls.setdefault(host, []).append(event["wall"])
+            walls.setdefault((*host, event.get("member")), []).append(event["wall"])
     for trial in evidence.trials:
-        events = [
-            event
-            for event in evidence.events
-            if event["event"] in TRAINING_EVENTS and event.get("trial") == trial.trial
-        ]
+        for host in {node.hostname for _, node in trial.nodes}:
+            walls.get((trial.trial, host), []).sort()
         for member, node in trial.nodes:
-            on_host = [event for event in events if event.get("host") == node.hostname]
-            own = [event["wall"] for event in on_host if event.get("member") == member]
+            on_host = walls.get((trial.trial, node.hostname), [])
+            own = walls.get((trial.trial, node.hostname, member), [])
             owner = f"trial {trial.trial}: node {node.hostname}'s description by member {member}"
             if not own:
                 continue  # a member's other nodes: its rank 0 writes the events
@@ -287,8 +301,8 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
                     f"{owner} was recorded during its training, not before and after", RUN_AGAIN
                 )
             # Members of one process end before its description.
-            ends = [event["wall"] for event in on_host if event["wall"] <= after]
-            late = after - max(ends, default=max(own))
+            place = bisect_right(on_host, after)
+            late = after - (on_host[place - 1] if place else max(own))
             seconds = max(own) - min(own)
             if late > MAX_AFTER_SECONDS + MAX_AFTER_SHARE * seconds:
                 yield Observation(
@@ -301,22 +315,18 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
 @rule(source="V2 §5.3.3")
 def window_as_metered(evidence: Evidence) -> Iterator[Observation]:
     """Train while the meters record: they start before a member's window."""
+    starts: dict[tuple[Any, ...], float] = {}
+    for event in evidence.events:
+        if event["event"] in TRAINING_EVENTS:
+            key = (event.get("trial"), event.get("member"), host_of(event))
+            starts[key] = min(starts.get(key, event["monotonic"]), event["monotonic"])
     for trial in evidence.trials:
-        events = [
-            event
-            for event in evidence.events
-            if event["event"] in TRAINING_EVENTS and event.get("trial") == trial.trial
-        ]
         for span in trial.meter_spans:
-            times = [
-                event["monotonic"]
-                for event in events
-                if host_of(event) == span.host and event.get("member") == span.member
-            ]  # fmt: skip
-            if times and min(times) < span.first - SAME_MOMENT_SECONDS:
+            start = starts.get((trial.trial, span.member, span.host), span.first)
+            if start < span.first - SAME_MOMENT_SECONDS:
                 yield Observation(
                     f"trial {trial.trial}: member {span.member} trained "
-                    f"{human_seconds(span.first - min(times))} before its meters were started",
+                    f"{human_seconds(span.first - start)} before its meters were started",
                     RUN_AGAIN,
                 )
 

@@ -6,11 +6,10 @@ before it, so that a value that differs was changed afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.pipeline.programs import program_of
 from ai500.records import (
@@ -27,6 +26,8 @@ from ai500.records import (
 from ai500.records.run_folder import RunFolder
 from ai500.submission.archive import printable
 
+LoggedJob = tuple[str, str, str]
+"""Trial, member and id of a job."""
 # Fields that a task has from the plan, under the same name.
 PLANNED = (
     "workload", "definition", "hyperparameters", "parallel", "communication", "parallel_degree",
@@ -35,9 +36,12 @@ PLANNED = (
 
 
 def contradicting_records(
-    run: RunFolder, plan: Plan, trial: int, *, events: Sequence[Event]
+    run: RunFolder, plan: Plan, trial: int, *, logged: Set[LoggedJob]
 ) -> Iterator[str]:
-    """Yield the records of a trial that differ from the plan, or from each other."""
+    """Yield the records of a trial that differ from the plan, or from each other.
+
+    `logged` are the jobs that the controller's events name.
+    """
     folder = run.trial(trial)
     record = run_folder.read(TrialRecord, folder.trial)
     name = _name(run, folder.trial)
@@ -46,7 +50,7 @@ def contradicting_records(
         {"trial": trial, "seed": derive(plan.seed, Stream.TRIAL, trial)},
     )  # fmt: skip
     yield from _placements(run, plan, trial, record)
-    yield from _jobs(run, plan, trial, events)
+    yield from _jobs(run, plan, trial, logged)
     bootstraps = {b.member: b for b in run_folder.read_all(BootstrapRecord, folder.bootstraps)}
     for member in range(plan.ensemble_size):
         files = folder.member(member)
@@ -100,19 +104,14 @@ def _placements(run: RunFolder, plan: Plan, trial: int, record: TrialRecord) -> 
             )
 
 
-def _jobs(run: RunFolder, plan: Plan, trial: int, events: Sequence[Event]) -> Iterator[str]:
+def _jobs(run: RunFolder, plan: Plan, trial: int, logged: Set[LoggedJob]) -> Iterator[str]:
     """Compare jobs.json with the log of the controller, which submitted the jobs."""
     path = run.trial(trial).jobs
     jobs = run_folder.read_all(JobRecord, path)
     if sorted(job.member for job in jobs) != list(range(plan.ensemble_size)):
         yield f"{_name(run, path)}: not one job of each of {plan.ensemble_size} members"
-    logged = {
-        (event.get("member"), str(event["job"]))
-        for event in events
-        if event["event"].startswith("job_") and event.get("trial") == trial and "job" in event
-    }
     for job in jobs:
-        if (job.member, job.id) not in logged:
+        if (str(trial), str(job.member), job.id) not in logged:
             yield (
                 f"{_name(run, path)}: events.jsonl has no job {printable(job.id)} of member "
                 f"{job.member}"

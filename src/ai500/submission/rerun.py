@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 from ai500 import config as configuration
 from ai500.config import Config, TrainConfig
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, InputError
+from ai500.core.reading import parse_toml, read_text
 from ai500.records import Hyperparameters, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
@@ -74,7 +74,7 @@ def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]
 
 
 def _submitted_settings(path: Path) -> Iterator[tuple[str, Any]]:
-    for section, content in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for section, content in parse_toml(read_text(path)).items():
         if section not in SUBMITTED_SECTIONS:
             continue
         if not isinstance(content, dict):
@@ -97,8 +97,8 @@ def _hyperparameters(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 def _sections(path: Path) -> Iterator[str]:
     try:
-        yield from tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        yield from parse_toml(read_text(path))
+    except (OSError, ValueError, InputError):
         return  # `configuration.load` reports the error
 
 

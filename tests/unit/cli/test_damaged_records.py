@@ -22,7 +22,7 @@ from ai500.cli import app
 from ai500.core.errors import AI500Error
 
 CASES = int(os.environ.get("HYPOTHESIS_CASES", "60"))
-COMMANDS = ("status", "score", "report", "check", "diff", "submit", "resume", "cancel")
+COMMANDS = ("status", "score", "report", "check", "compare", "submit", "resume", "cancel")
 MISSING, UNKNOWN = object(), object()
 VALUES = [
     MISSING, UNKNOWN, None, True, -1, 0, 99, 10**320, 0.5, "", "x", [], [1], [None], {}, {"a": 1},
@@ -82,8 +82,8 @@ def damage(draw: st.DrawFn, run: Path) -> tuple[Path, str]:
 
 
 def arguments(command: str, run: Path, intact: Path, folder: Path) -> list[str]:
-    if command == "diff":
-        return ["diff", str(run), str(intact)]
+    if command == "compare":
+        return ["compare", str(run), str(intact)]
     if command == "submit":
         return ["submit", str(run), "--level", "hardware", "--out", str(folder / "mine.ai500")]
     return [command, str(run)]

@@ -276,6 +276,7 @@ def test_the_command_describes_this_node(tmp_path: Path) -> None:
 
 def test_a_run_without_descriptions_says_so(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
+    shutil.rmtree(run.trial(1).systems)
     refused = system_command(str(run.path))
     assert refused.returncode == 3
     assert "no description of a node yet" in refused.stderr

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from ai500.ranking.entries import Ranked
-from ai500.ranking.read import find_submissions, read_submissions
 from ai500.study.studies import STUDIES
 from ai500.submission.manifest import open_submission
 from ai500.submission.packing import submit
 from ai500.submission.verify import recompute
 from tests.support.submitted import OPTIONS, with_members_logs
+from tests.support.synthetic_list import judged
 from tests.support.synthetic_run import official_shape, write_synthetic_run
 from tests.support.synthetic_study import prepared
 
@@ -27,7 +27,7 @@ def test_a_valid_run_is_submitted_verified_and_listed(workload: str, tmp_path: P
     submit(run, out, options=OPTIONS)  # refuses a run that breaks a rule
     with open_submission(out) as submission:
         assert recompute(submission).confirmed
-    (listed,) = read_submissions(out.parent, find_submissions(out.parent))
+    (listed,) = judged(out.parent)
     assert isinstance(listed, Ranked), listed
     assert listed.entry.workload == workload
 

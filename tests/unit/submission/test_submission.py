@@ -15,7 +15,7 @@ from ai500.cli import main
 from ai500.core import editions, events
 from ai500.core.errors import EnvironmentLacksError, InputError, RuleError
 from ai500.records.run_folder import RunFolder
-from ai500.submission import archive, packing, signing, untrusted
+from ai500.submission import archive, packing, signing
 from ai500.submission.description import SubmitOptions
 from ai500.submission.manifest import MANIFEST, SIGNATURE, Source, open_submission
 from tests.support.commands import Start
@@ -292,7 +292,7 @@ def test_a_torn_line_does_not_prevent_a_submission(tmp_path: Path) -> None:
 def test_counts_that_would_never_end(small: dict[str, bytes], tmp_path: Path) -> None:
     """10³⁰ members, trials or epochs are refused before a loop over them."""
     for key in ("trials", "ensemble_size", "epochs"):
-        plan = untrusted.parse(small["plan.json"].decode())
+        plan = json.loads(small["plan.json"].decode())
         record = plan["hyperparameters"] if key == "epochs" else plan
         record[key] = 10**30
         problems = problems_of(small | {"plan.json": json.dumps(plan).encode()}, tmp_path)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import JobError
 from ai500.jobs.launchers import Launcher
 from ai500.records import Cluster, JobState, NodeSlots, Plan
+
+if TYPE_CHECKING:
+    from ai500.config import Config
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
