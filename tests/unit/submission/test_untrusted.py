@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.core import events, reading
-from ai500.core.reading import INVISIBLE
 from ai500.submission import untrusted
 
 EVIL = {
@@ -47,19 +43,6 @@ def test_evil_json(name: str, tmp_path: Path) -> None:
     assert untrusted.refusal(document)
     lines.write_text('{"event": "fine"}\n' + EVIL[name] + "\n")
     assert "line 2" in str(untrusted.refusal(lines)) or "deeper" in str(untrusted.refusal(lines))
-
-
-def test_every_invisible_format_character(tmp_path: Path) -> None:
-    """Unicode's categories for format characters and separators of lines are all refused."""
-    path = tmp_path / "x.json"
-    everything = map(chr, range(0x80, sys.maxunicode + 1))
-    invisible = [c for c in everything if unicodedata.category(c) in ("Cf", "Zl", "Zp")]
-    assert len(invisible) > 150
-    assert [c for c in invisible if not re.match(f"[{INVISIBLE}]", c)] == []
-    path.write_text(
-        json.dumps({"a": "Zürich Ἀθῆναι 東京 मुंबई القاهرة\u00a0é\n"}, ensure_ascii=False)
-    )
-    assert untrusted.refusal(path) is None
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"{\x00}", b"", b'{"a": "\xed\xa0\x80"}', b"{"])
