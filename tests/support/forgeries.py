@@ -21,6 +21,7 @@ from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission.verify import MEMBER_EVENTS
+from tests.support import changed_records
 from tests.support.synthetic_run import BOOT, _bootstrap
 
 Forgery = Callable[[RunFolder], None]
@@ -31,9 +32,9 @@ OTHER_BOOT = "11111111-1111-1111-1111-111111111111"
 def in_files(run: RunFolder, pattern: str, change: Callable[[Any], Any]) -> None:
     """Change the content of JSON files; `change` returns the new one, or changes it in place."""
     for path in sorted(run.path.glob(pattern)):
-        value = json.loads(path.read_text())
+        value = changed_records.load(path)
         changed = change(value)
-        path.write_text(json.dumps(value if changed is None else changed))
+        changed_records.save(path, value if changed is None else changed)
 
 
 def in_logs(
@@ -186,8 +187,8 @@ def everywhere(old: str, new: str) -> Forgery:
     """Replace a text in all records of the run."""
 
     def forge(run: RunFolder) -> None:
-        for path in run.path.rglob("*.json*"):
-            path.write_text(path.read_text().replace(old, new))
+        in_files(run, "**/*.json", lambda value: json.loads(json.dumps(value).replace(old, new)))
+        in_logs(run, lambda event: json.loads(json.dumps(event).replace(old, new)))
 
     return forge
 
@@ -232,35 +233,30 @@ def _add_phantoms(
     folder, size = run.trial(trial), plan.ensemble_size
     bootstraps = [_bootstrap(larger, m, trial) for m in range(larger.ensemble_size)]
     run_folder.write(folder.bootstraps, bootstraps)
-    jobs = json.loads(folder.jobs.read_text())
-    folder.jobs.write_text(
-        json.dumps([jobs[m % size] | {"member": m, "id": f"{jobs[m % size]['id']}"}
-                    for m in range(size * factor)])
-    )  # fmt: skip
+    jobs = changed_records.load(folder.jobs)
+    changed_records.save(
+        folder.jobs, [jobs[m % size] | {"member": m} for m in range(size * factor)]
+    )
     log = list(events.read(run.events))
     added: list[Event] = []
     for member in range(size, size * factor):
         files, original = folder.member(member), folder.member(member % size)
         files.path.mkdir()
-        record = json.loads(original.record.read_text())
+        record = changed_records.load(original.record)
         record |= {"member": member, "weights_sha256": f"{10**6 * trial + member:064x}"}
-        files.record.write_text(json.dumps(record))
-        slots = json.loads(original.task.read_text())["slots"]
-        task = json.loads(original.task.read_text()) | {
-            "member": member, "slots": slots, "bootstrap_sha256": bootstraps[member].sha256,
-        }  # fmt: skip
-        files.task.write_text(json.dumps(task))
-        changes: dict[str, Any] = {"member": member}
+        changed_records.save(files.record, record)
+        changes = {"member": member, "bootstrap_sha256": bootstraps[member].sha256}
+        changed_records.save(files.task, changed_records.load(original.task) | changes)
         lines = []
         for event in events.read(original.events):
-            copy = event | changes
+            copy = event | {"member": member}
             if own_losses and copy["event"] == "epoch":
                 copy["loss"] += 1e-4 * member
             lines.append(copy)
         files.events.write_text("".join(json.dumps(line) + "\n" for line in lines))
         added += [line | {"member_sequence": line["sequence"]} for line in lines]
         added += [
-            event | changes
+            event | {"member": member}
             for event in log
             if event.get("trial") == trial
             and event.get("member") == member % size
@@ -271,7 +267,7 @@ def _add_phantoms(
     result["member_qualities"] = [
         result["member_qualities"][m % size] for m in range(size * factor)
     ]
-    folder.ensemble.write_text(json.dumps(result))
+    changed_records.save(folder.ensemble, result)
     log = [
         event | {"result": result}
         if event["event"] == "aggregate" and event["trial"] == trial
@@ -308,9 +304,9 @@ def one_trial_shown_as_three(*, own_losses: bool = False) -> Forgery:
             folder.ensemble.write_bytes(original.ensemble.read_bytes())
             for member in range(plan.ensemble_size):
                 files, source = folder.member(member), original.member(member)
-                quality = json.loads(source.record.read_text())["quality"]
-                record = json.loads(files.record.read_text()) | {"quality": quality}
-                files.record.write_text(json.dumps(record))
+                quality = changed_records.load(source.record)["quality"]
+                record = changed_records.load(files.record) | {"quality": quality}
+                changed_records.save(files.record, record)
                 lines = [
                     {key: value for key, value in event.items() if key != "member_sequence"}
                     for event in copies
