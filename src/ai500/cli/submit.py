@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -26,8 +26,10 @@ from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops
 from ai500.rules.layers import Level
 from ai500.submission import packing, replication, signing
+from ai500.submission.confirmations import write_confirmation
 from ai500.submission.description import SubmitOptions
 from ai500.submission.manifest import Submission, contradictions_as_errors, open_submission
+from ai500.submission.predictions import PredictionCheck, check_predictions, class_store
 from ai500.submission.replication import Comparison, Replication
 from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import TOLERANCE, Verification, recompute
@@ -140,13 +142,21 @@ def verify(
         Path | None,
         typer.Option("--config", "-c", help="[scheduler], [slurm], [data] … of this system."),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions", help="Run folder with the members' predictions, which are checked."
+        ),
+    ] = None,
     *,
     selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a submission's score from its raw events.
 
-    With --rerun, repeat the run on this system and compare the results.
+    With --rerun, repeat the run on this system and compare the results. With
+    --predictions, compute the qualities again from the members' predictions. Both
+    write a record beside FILE, which the list reads.
 
     Example: ai500 verify mine.ai500 --rerun --out runs/again
     """
@@ -154,9 +164,12 @@ def verify(
         raise InputError(
             "--rerun needs --out FOLDER for the new run, and --out needs --rerun.", key="--out"
         )
-    if not rerun and (runs or config or selected.overrides()):
+    others = selected.overrides().keys() - ({"data.path"} if predictions else set())
+    if not rerun and (runs or config or others):
         raise InputError(
-            "--runs, --config, --data, --scheduler and --set need --rerun.", key="--rerun"
+            "--runs, --config, --scheduler and --set need --rerun; --data needs it or "
+            "--predictions.",
+            key="--rerun",
         )
     replication.check_margin(margin)
     with open_submission(path, trusted_keys=trusted_keys) as submission:
@@ -172,6 +185,12 @@ def verify(
         if not as_json:
             _show_verification(submission, result)
         good = result.valid
+        if predictions is not None and result.confirmed:
+            checked = _check_predictions(
+                submission, predictions, selected.overrides(), quiet=as_json
+            )
+            summary["predictions"] = checked
+            good = good and checked.confirmed
         if out is not None and result.score is not None and good:
             overrides = selected.overrides()
             with contradictions_as_errors(path.name):
@@ -179,6 +198,10 @@ def verify(
             repeated = _repeat(repetition, out, quiet=as_json)
             judged = _judge(submission, result.score, repeated, RunFolder(out), margin=margin)
             summary["replication"] = judged
+            write_confirmation(
+                path, "rerun", confirmed=judged.verdict == "replicated",
+                statement=f"rerun: {judged.verdict}", details=schema.encode(judged),
+            )  # fmt: skip
             if not as_json:
                 _show_replication(judged, out)
             good = judged.verdict == "replicated"
@@ -186,6 +209,32 @@ def verify(
         print_json(summary)
     if not good:
         raise typer.Exit(1)
+
+
+def _check_predictions(
+    submission: Submission, folder: Path, overrides: dict[str, Any], *, quiet: bool
+) -> PredictionCheck:
+    """Check predictions, show the result, and write it beside the submission."""
+    path = overrides.get("data.path")
+    with contradictions_as_errors(submission.path.name), Terminal(quiet=quiet) as terminal:
+        store = class_store(
+            submission, None if path is None else Path(path), progress=terminal.progress
+        )
+        checked = check_predictions(submission, folder, store)
+    statement = (
+        f"quality recomputed from the predictions of {checked.members} members"
+        if checked.confirmed
+        else f"{len(checked.problems)} qualities or files are not those of the submission"
+    )
+    record = write_confirmation(
+        submission.path, "predictions", confirmed=checked.confirmed, statement=statement,
+        details=schema.encode(checked),
+    )  # fmt: skip
+    if not quiet:
+        if checked.problems:
+            show_problems(checked.problems)
+        console.print(f"{statement}; recorded in {record}", soft_wrap=True, markup=False)
+    return checked
 
 
 def _repeat(config: Config, out: Path, *, quiet: bool) -> Score:
