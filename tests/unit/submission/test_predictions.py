@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from ai500.submission.confirmations import (
 from ai500.submission.manifest import open_submission
 from ai500.submission.predictions import PredictionCheck, check_predictions, class_store
 from ai500.submission.verify import recompute
+from tests.support import changed_records
 from tests.support.forgeries import better_ensemble, copied, in_file
 from tests.support.submitted import packed
 
@@ -96,7 +96,7 @@ def test_other_data_is_refused(submitted: Path, tmp_path: Path, tiny_store: Path
     with open_submission(submitted) as opened:
         assert class_store(opened, tiny_store, progress=None).path == tiny_store
         other = opened.run.trial(1).trial
-        other.write_text(json.dumps(json.loads(other.read_text()) | {"store_sha256": "e" * 64}))
+        changed_records.save(other, changed_records.load(other) | {"store_sha256": "e" * 64})
         with pytest.raises(DataError) as caught:
             class_store(opened, tiny_store, progress=None)
     assert caught.value.key == "store_sha256"
