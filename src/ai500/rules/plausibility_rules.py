@@ -279,9 +279,9 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
     walls: dict[tuple[Any, ...], list[float]] = {}
     for event in evidence.events:
         if event["event"] in TRAINING_EVENTS:
-            host = (event.get("trial"), event.get("host"))
-            walls.setdefault(host, []).append(event["wall"])
-            walls.setdefault((*host, event.get("member")), []).append(event["wall"])
+            place: tuple[Any, ...] = (event.get("trial"), event.get("host"))
+            walls.setdefault(place, []).append(event["wall"])
+            walls.setdefault((*place, event.get("member")), []).append(event["wall"])
     for trial in evidence.trials:
         for host in {node.hostname for _, node in trial.nodes}:
             walls.get((trial.trial, host), []).sort()
@@ -301,8 +301,8 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
                     f"{owner} was recorded during its training, not before and after", RUN_AGAIN
                 )
             # Members of one process end before its description.
-            place = bisect_right(on_host, after)
-            late = after - (on_host[place - 1] if place else max(own))
+            earlier = bisect_right(on_host, after)
+            late = after - (on_host[earlier - 1] if earlier else max(own))
             seconds = max(own) - min(own)
             if late > MAX_AFTER_SECONDS + MAX_AFTER_SHARE * seconds:
                 yield Observation(
