@@ -27,10 +27,9 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 from tests.support.chromium import ARGUMENTS, CHROMIUM
-from tests.support.synthetic_list import entry, ranked, submission
+from tests.support.synthetic_list import entry, judged, ranked, submission
 
 from ai500.ranking.entries import Ranked
-from ai500.ranking.read import find_submissions, read_submissions
 from ai500.ranking.site import build
 
 SIZES = (1_000, 10_000)
@@ -72,7 +71,7 @@ class Cost:
 
 def submission_body(path: Path) -> str:
     """Return the body of a real submission's page."""
-    (read,) = read_submissions(path.parent, [path])
+    (read,) = judged(path.parent)
     assert isinstance(read, Ranked), read
     return read.body
 
@@ -105,7 +104,7 @@ def reading_rate(folder: Path) -> float:
             system_name=f"Synthetic {number}",
         )  # fmt: skip
     start = cpu_seconds()
-    results = list(read_submissions(folder, find_submissions(folder)))
+    results = judged(folder)
     seconds = cpu_seconds() - start
     assert all(isinstance(result, Ranked) for result in results), results
     return len(results) / seconds

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":  # the repository's root, for the tests' cluster
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -204,9 +205,9 @@ def counted_calls() -> Iterator[tuple[Counter[str], list[int]]]:
         calls[words[0]] += 1
         return run_slurm(words, timeout=timeout, stdin=stdin)
 
-    def poll(ids: Sequence[str]) -> dict[str, SlurmJob]:
+    def poll(ids: Sequence[str], **options: Any) -> dict[str, SlurmJob]:
         before = calls.total()
-        states = job_states(ids)
+        states = job_states(ids, **options)
         calls_per_poll.append(calls.total() - before)
         return states
 

@@ -12,11 +12,13 @@ import dataclasses
 import inspect
 import json
 import re
+import tomllib
 import typing
 from collections.abc import Iterator
 from dataclasses import MISSING
 from importlib import import_module
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import typer.main
@@ -35,8 +37,8 @@ DOCS = Path(__file__).parent
 EXAMPLES = DOCS / "examples"
 MIXED = (
     "../README.md", "adding-a-workload.md", "automl.md", "free-level.md", "glossary.md",
-    "own-benchmark.md", "plugins.md", "rules.md", "studies.md", "worker-contract.md",
-    "workloads.md",
+    "language-model.md", "own-benchmark.md", "plugins.md", "rules.md", "studies.md",
+    "worker-contract.md", "workloads.md",
 )  # fmt: skip
 """Pages with parts that are generated, and others that are written by hand."""
 NOT_RUN = {
@@ -111,15 +113,17 @@ def commands() -> list[tuple[str, Any]]:
 
 
 def parameters(command: Any) -> list[Any]:
-    """Return the parameters of a command, without --help."""
-    return [parameter for parameter in command.params if "--help" not in parameter.opts]
+    """Return the parameters of a command, without those that every command has."""
+    common = {"--help", "--quiet", "--verbose"}
+    return [parameter for parameter in command.params if not common & set(parameter.opts)]
 
 
 def _commands() -> Iterator[str]:
     yield "# Commands\n\n" + NOTE.format(source="the commands' own help")
     yield (
-        "\nEvery command has `--help`. Exit codes: 0 fine · 1 a job failed or a rule is broken · "
-        "2 bad input\n· 3 the environment lacks something · 130 cancelled.\n"
+        "\nEvery command has `--help`, `-q` (no progress) and `-v` (equations, decisions, "
+        "conventions); `NO_COLOR`\nis honored. Exit codes: 0 fine · 1 a job failed or a rule is "
+        "broken · 2 bad input · 3 the environment\nlacks something · 130 cancelled.\n"
     )
     for name, command in commands():
         mark = f"not run, {NOT_RUN[name]}" if name in NOT_RUN else "long" if name in LONG else ""
@@ -245,6 +249,8 @@ def _generated(part: str) -> str:
     }
     if part in tables:
         return f"\n{''.join(tables[part]()).strip()}\n\n"
+    if part == "targets":
+        return "".join(_targets())
     if part.startswith("classes of "):
         return "".join(_classes(part.removeprefix("classes of ")))
     code = (DOCS / part).read_text(encoding="utf-8")
@@ -324,7 +330,7 @@ def _classes(name: str) -> Iterator[str]:
             f"`{problem_class.name}`",
             f"{problem_class.train_samples:,} + {problem_class.validation_samples:,}",
             ", ".join(map(str, problem_class.fields)),
-            f"{reference.epochs} epochs, {reference.optimizer}, "
+            f"{reference.epochs} epoch{'s' * (reference.epochs > 1)}, {reference.optimizer}, "
             f"batch {batch or f'{reference.batch_size} per accelerator'}",
             f"{sign} {problem_class.target_quality:g}",
             problem_class.penalty_exponent,
@@ -332,6 +338,28 @@ def _classes(name: str) -> Iterator[str]:
             problem_class.required_runs,
         )
         yield f"| {' | '.join(map(str, cells))} |\n"
+    yield "\n"
+
+
+def _targets() -> Iterator[str]:
+    """Yield a table of the qualities that set the targets of classes."""
+    yield "\n| workload | class | ensembles | members' means | mean ± standard deviation | "
+    yield "target | measured on, or source |\n|---|---|---|---|---|---|---|\n"
+    sources = tomllib.loads((DOCS / "targets.toml").read_text(encoding="utf-8"))
+    for name, classes in sources.items():
+        definitions = load_workload(name).problem_classes
+        for problem_class, source in classes.items():
+            target = f"{definitions[problem_class].target_quality:g}"
+            if definitions[problem_class].provisional_target:
+                target += ", provisional"
+            cells = ["", "", "not measured", target, source.get("published")]
+            if "ensembles" in source:
+                ensembles, members = source["ensembles"], source["members"]
+                cells = [
+                    *(", ".join(f"{value:.4f}" for value in row) for row in (ensembles, members)),
+                    f"{mean(ensembles):.4f} ± {stdev(ensembles):.4f}", target, source["where"],
+                ]  # fmt: skip
+            yield f"| `{name}` | `{problem_class}` | {' | '.join(cells)} |\n"
     yield "\n"
 
 

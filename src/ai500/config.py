@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import editions, plugins
-from ai500.core.errors import ConfigError, setting_error
+from ai500.core.errors import ConfigError, InputError, setting_error
+from ai500.core.reading import MAX_TOML_BYTES, UnsafeTextError, parse_toml, read_text
 from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
 from ai500.records import precision
 
@@ -386,6 +387,9 @@ class SchedulerConfig:
     poll_seconds: float | None = option(
         None, "least seconds between two job-state queries; default: the scheduler's", more_than=0
     )
+    patience_minutes: float = option(
+        30.0, "longest time that the scheduler may not answer before the run detaches", minimum=0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +405,11 @@ class SlurmConfig:
     time_limit: str | None = option(None, "time limit of a job: 2:00:00, 1-12:00:00")
     constraint: str | None = option(None, "features the nodes must have, e.g. a100&nvlink")
     exclusive: bool = option(False, "do not share nodes with other jobs")
+    exclude: str | None = option(None, "nodes to leave out, in Slurm's notation: n[3-5],n9")
+    memory: str | None = option(
+        None, "memory per accelerator (or CPU slot): 32G, 500M; default: the site's, else a share"
+    )
+    gpu_type: str | None = option(None, "type of GPU to request, as GRES names it: a100")
     reservation: str | None = option(None, "reservation to use")
     sbatch: tuple[str, ...] = option((), "additional options of sbatch, e.g. --mail-type=END")
     srun: tuple[str, ...] = option((), "additional options of srun, e.g. --network=…")
@@ -497,6 +506,31 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
     return config
 
 
+SITE_OPTIONS = frozenset(
+    {
+        "scheduler.max_retries", "scheduler.poll_seconds", "scheduler.patience_minutes",
+        "slurm.partition", "slurm.account", "slurm.qos", "slurm.time_limit", "slurm.constraint",
+        "slurm.reservation", "slurm.exclude", "slurm.memory", "slurm.gpu_type", "slurm.python",
+        "slurm.sbatch", "slurm.srun", "slurm.setup", "slurm.cpu_bind",
+        "slurm.checkpoint_signal_seconds", "slurm.barrier_seconds",
+    }
+)  # fmt: skip
+"""Options that a resumed run may change: where and how its jobs run, not what they train."""
+
+
+def changed_site_options(path: Path, overrides: dict[str, Any]) -> Config:
+    """Load a run's configuration with other site options; refuse every other option."""
+    for key, value in overrides.items():
+        if key not in SITE_OPTIONS:
+            raise setting_error(
+                key,
+                value,
+                "fixed when the run was planned.",
+                f"Start a new run; `resume --set` changes {', '.join(sorted(SITE_OPTIONS))}.",
+            )
+    return load(path, overrides=overrides)
+
+
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Parse `key=value` of --set; the value is TOML, a bare word is text."""
     key, equals, value = text.partition("=")
@@ -505,9 +539,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
             f"--set {text}: expected key=value,", value=text, remedy="for example ensemble.size=4"
         )
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        return key.strip(), parse_toml(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except UnsafeTextError as error:
+        raise ConfigError(f"--set {key.strip():.80}: {error}.", key=key.strip()) from error
 
 
 def documented_keys() -> Iterator[tuple[str, Field[Any], Any]]:
@@ -539,18 +575,15 @@ def template() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        return parse_toml(read_text(path, limit=MAX_TOML_BYTES))
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(
             f"{path}: no such file.", path=path, remedy="`ai500 init` writes one."
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path}: not valid TOML: it is not UTF-8 text.",
-            path=path,
-            remedy="`ai500 init` writes an example.",
-        ) from error
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError
+    except InputError as error:
+        remedy = "`ai500 init` writes an example."
+        raise ConfigError(str(error), path=path, remedy=remedy) from error
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}", path=path) from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}", path=path) from error

@@ -5,7 +5,6 @@ Debian's chromium is required (`apt-get install chromium`); without it these tes
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from playwright.sync_api import Browser, Dialog
 
 from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
+from tests.support import changed_records
 from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
-from tests.support.synthetic_run import Shape, write_synthetic_run
+from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 SHAPES = {
@@ -27,9 +27,17 @@ SHAPES = {
     "one epoch": Shape(members=8, slots=4, members_per_accelerator=2, epochs=1),
     "many members": Shape(members=200, nodes=200, slots=2, degree=2),
 }
+RARE = ("one trial", "one epoch")
+"""Shapes that are tested by `make test-long`."""
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.long] if name in RARE else []) for name in SHAPES
+    ],
+    ids=lambda name: name.replace(" ", "-"),
+)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("reports") / "run", SHAPES[request.param])
 
@@ -65,18 +73,29 @@ def test_the_page_never_scrolls_sideways(browser: Browser, report: Path, width: 
     page.close()
 
 
-def test_wide_tables_scroll_inside_themselves_on_a_phone(browser: Browser, report: Path) -> None:
-    page = opened(browser, report, viewport={"width": 390, "height": 900})
-    members = page.locator("section:has(> h2:text-is('Members')) .scroll").first
-    assert members.evaluate("box => box.scrollWidth > box.clientWidth")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_table_is_cut_off(browser: Browser, report: Path, width: int) -> None:
+    """A seed has up to 19 digits, and is the last column of the widest table."""
+    page = opened(browser, report, viewport={"width": width, "height": 900})
+    cut = """all => all.filter(box => box.scrollWidth > box.clientWidth)
+        .map(box => box.getAttribute('aria-label') + ': ' + box.innerText.slice(0, 80))"""
+    assert page.locator(".scroll").evaluate_all(cut) == []
     page.close()
 
 
-def test_no_table_is_cut_off_on_a_desk(browser: Browser, report: Path) -> None:
-    """A seed has up to 19 digits, and is the last column of the widest table."""
-    page = opened(browser, report, viewport={"width": 1280, "height": 900})
-    hidden = "all => all.map(box => box.scrollWidth - box.clientWidth)"
-    assert page.locator(".trials .scroll").evaluate_all(hidden) == [0]
+def test_on_a_phone_a_cell_has_its_columns_name(browser: Browser, plain_report: Path) -> None:
+    page = opened(browser, plain_report, viewport={"width": 390, "height": 900})
+    cell = page.locator("section:has(> h2:text-is('Members')) td[data-column]").first
+    name = "cell => getComputedStyle(cell, '::before').content"
+    assert cell.evaluate(name) == '"' + str(cell.get_attribute("data-column")) + '"'
+    page.close()
+
+
+def test_a_figure_is_seen_without_scrolling(browser: Browser, tmp_path: Path) -> None:
+    valid = written(tmp_path / "run", official_shape(trials=3))
+    page = opened(browser, valid, viewport={"width": 1280, "height": 900})
+    box = page.locator("svg").first.bounding_box()
+    assert box is not None and box["y"] + box["height"] <= 900
     page.close()
 
 
@@ -123,7 +142,7 @@ def test_the_page_requests_nothing_and_logs_nothing(browser: Browser, plain_repo
 def test_what_came_from_disk_never_runs(browser: Browser, tmp_path: Path) -> None:
     report = written(tmp_path / "run", Shape(host=HOSTILE, config=f"# {HOSTILE}\n"))
     state = tmp_path / "run" / "run.json"
-    state.write_text(json.dumps({**json.loads(state.read_text()), "name": HOSTILE}))
+    changed_records.save(state, changed_records.load(state) | {"name": HOSTILE})
     write_report(RunFolder.open(tmp_path / "run"))
     ran: list[str] = []
 
@@ -137,6 +156,6 @@ def test_what_came_from_disk_never_runs(browser: Browser, tmp_path: Path) -> Non
     page.wait_for_load_state("networkidle")
     assert ran == []
     assert page.locator("script, img").count() == 0
-    assert page.locator("h1").inner_text() == HOSTILE
+    assert f"Run {HOSTILE} · " in page.locator("header").inner_text()
     assert HOSTILE in page.locator("pre").inner_text()
     page.close()

@@ -18,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 import typing
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from typing import Any
 from ai500 import config as configuration
 from ai500.core import plugins, schema
 from ai500.projection import platform
+from ai500.ranking.registry import load_decisions, load_registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -156,8 +158,15 @@ def _plain(line: str) -> str:
 
 
 def check_toml(example: Example) -> None:
-    """A configuration that loads, a system of `ai500 project`, or entry points of known groups."""
+    """A configuration that loads, a system of `ai500 project`, entry points of known groups, or a
+    file of a list."""
     data = tomllib.loads(example.text)
+    for table, load in (("organizations", load_registry), ("decisions", load_decisions)):
+        if table in data:
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "list.toml").write_text(example.text, encoding="utf-8")
+                load(Path(folder) / "list.toml")
+            return
     if "topology" in data:
         platform.build(schema.decode(platform.PlatformText, data), folder=Path())
         return

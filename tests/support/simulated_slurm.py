@@ -9,7 +9,8 @@ import json
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -54,9 +55,8 @@ class SimulatedSlurm:
         if words[0] == "sbatch":
             output = self._sbatch(stdin)
         elif words[0] == "squeue":
-            if "--states=all" not in words:
-                self._pass_time()
-            output = self._squeue(ended="--states=all" in words)
+            self._pass_time()
+            output = self._squeue()
         else:
             output = "AccountingStorageType = accounting_storage/none\n"
         self.cpu_seconds += time.process_time() - began
@@ -78,14 +78,13 @@ class SimulatedSlurm:
         starting = min(self._at_once, len(self._waiting))
         self._running = [self._waiting.popleft() for _ in range(starting)]
 
-    def _squeue(self, *, ended: bool) -> str:
+    def _squeue(self) -> str:
         rows = [f"{job}_{task}|RUNNING|0|0|None" for job, task in self._running]
         for job, tasks in groupby(self._waiting, key=lambda task: task[0]):
             numbers = [task for _, task in tasks]
             rows.append(f"{job}_[{numbers[0]}-{numbers[-1]}]|PENDING|0|0|Resources")
-        if ended:
-            for tasks in self._ended:
-                rows += [f"{job}_{task}|COMPLETED|0|0|None" for job, task in tasks]
+        for tasks in self._ended:
+            rows += [f"{job}_{task}|COMPLETED|0|0|None" for job, task in tasks]
         return "\n".join(rows) + "\n"
 
 
@@ -124,7 +123,9 @@ def plan_ensemble(members: int, *, nodes: int, start: str = "array") -> tuple[Co
     return config, planning.make_plan(config, MACHINE, cluster)
 
 
-def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
+def controller_for(
+    path: Path, config: Config, plan: Plan, *, note: Callable[[str], None] = lambda text: None
+) -> JobController:
     """Make the real controller with the real Slurm scheduler, as the pipeline does."""
     run = RunFolder(path)
     bootstraps = [
@@ -142,13 +143,15 @@ def controller_for(path: Path, config: Config, plan: Plan) -> JobController:
         config=config,
         entry_point=ENSEMBLE.entry_point,
     )
+    context = scheduler_context(run, config, plan, trial=TRIAL, store=None)
     return JobController(
         run,
         config,
         plan,
         trial=TRIAL,
         tasks=tasks,
-        scheduler=SLURM.make(scheduler_context(run, config, plan, trial=TRIAL, store=None)),
+        scheduler=SLURM.make(replace(context, note=note)),
         log=EventLog(run.events),
         details_reader=ENSEMBLE.details_reader,
+        note=note,
     )

@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 from ai500.core import editions
 from ai500.metrics.quality import quality_ratio
-from ai500.ranking.entries import ID_LENGTH, Entry, Ranked
+from ai500.ranking.entries import ID_LENGTH, Claim, Entry, MemberWork, Ranked, Rejected
+from ai500.ranking.judging import Judge, find_submissions
 from ai500.records.findings import LayerVerdict
 from tests.support import synthetic_run
 from tests.support.submitted import OPTIONS, packed, submittable_run
@@ -75,7 +76,13 @@ def entry(number: int, **changes: Any) -> Entry:
     return dataclasses.replace(default, **changes)
 
 
-def ranked(entry: Entry, body: str = "<p>synthetic</p>") -> Ranked:
+def ranked(
+    entry: Entry,
+    body: str = "<p>synthetic</p>",
+    *,
+    fingerprint: str | None = None,
+    work: tuple[MemberWork, ...] = (),
+) -> Ranked:
     """Make a ranked entry with layers that depend on its accelerator, precision and scale."""
     facts = {
         1: {"nodes": f"{entry.nodes}", "Sys_scale": f"{entry.system_scale}"},
@@ -88,11 +95,12 @@ def ranked(entry: Entry, body: str = "<p>synthetic</p>") -> Ranked:
         8: {"batch size": "64"},
         9: {"epochs": "90"},
     }
-    layers = [
+    layers = tuple(
         LayerVerdict(layer, "same", tuple((name, None, value) for name, value in values.items()))
         for layer, values in sorted(facts.items(), reverse=True)
-    ]
-    return Ranked(entry, body, layers)
+    )
+    sha256 = entry.id + hashlib.sha256(entry.id.encode()).hexdigest()[ID_LENGTH:]
+    return Ranked(entry, body, layers, Claim(f"{entry.id}.ai500", sha256, fingerprint, work))
 
 
 def synthetic_list(count: int) -> Iterator[Ranked]:
@@ -118,6 +126,12 @@ def submission(
         return packed(
             run, folder / f"{name}.ai500", options=dataclasses.replace(OPTIONS, **options)
         )
+
+
+def judged(folder: Path, **options: Any) -> list[Ranked | Rejected]:
+    """Judge the submissions in a folder, without a cache."""
+    judge = Judge(**({"cache": None} | options))
+    return [each.result for each in judge.judge(find_submissions(folder))]
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

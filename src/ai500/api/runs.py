@@ -20,6 +20,7 @@ from ai500.meters.log import read_meters
 from ai500.pipeline import scoring, stages
 from ai500.pipeline.scoring import program_report
 from ai500.pipeline.stages import Observer, Silent
+from ai500.pipeline.tables import flat
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
@@ -127,7 +128,7 @@ class Run:
     @property
     def state(self) -> Literal["running", "finished", "stopped"]:
         """Whether a controller is attached, every trial is scored, or neither."""
-        return scoring.state_of(self._folder, self.plan)
+        return run_folder.state_of(self._folder, self.plan)
 
     @property
     def score(self) -> Score:
@@ -191,9 +192,9 @@ class Run:
         match table:
             case "trials":
                 scores = [score for score in self.trials if trial in (None, score.trial)]
-                return pandas.DataFrame([_flat(score) for score in scores])
+                return pandas.DataFrame([flat(score) for score in scores])
             case "members":
-                return pandas.DataFrame([_flat(record) for record in self.members(trial or 1)])
+                return pandas.DataFrame([flat(record) for record in self.members(trial or 1)])
             case "events":
                 return pandas.DataFrame(list(self.events(trial=trial)))
             case "meters":
@@ -218,8 +219,9 @@ class Run:
 
     def _figures(self) -> dict[str, Figure]:
         """Return the figures that have a chart, by the slug of their title."""
-        sections = report_page(read_run_data(self._folder), program_report).sections
-        return named_figures([block for section in sections for block in section.blocks])
+        page = report_page(read_run_data(self._folder), program_report)
+        blocks = (block for section in page.sections for block in section.blocks)
+        return named_figures([*page.lead, *blocks])
 
     def _repr_html_(self) -> str:
         """Show the score in a notebook."""
@@ -239,12 +241,6 @@ class Run:
         )
         title = html.escape(f"{self.path.name}: {score.workload}, class {score.problem_class}")
         return f"<table><caption>{title}</caption>{body}</table>"
-
-
-def _flat(record: Any) -> dict[str, Any]:
-    """Return a record's own values, without records inside it."""
-    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    return {name: value for name, value in values.items() if not dataclasses.is_dataclass(value)}
 
 
 def _pandas() -> Any:

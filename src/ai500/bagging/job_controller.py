@@ -12,10 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ai500.bagging.member_views import Collector, DetailsReader, MemberView
+from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
-from ai500.core.errors import AI500Error, RunFolderError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.reading import read_tail
+from ai500.core.units import human_seconds
+from ai500.jobs.outage import Answer, Outage, ask_patiently
 from ai500.jobs.schedulers import (
     ACTIVE,
     ATTEMPT_MARK,
@@ -52,6 +55,7 @@ class JobController:
         scheduler: Scheduler,
         log: events.EventLog,
         details_reader: Callable[[RunFolder, int], DetailsReader],
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._run = run
         # A process of a deleted run may make the folder again, never this file.
@@ -67,12 +71,19 @@ class JobController:
         self._poll_seconds = config.scheduler.poll_seconds or scheduler.poll_seconds
         self._query_seconds = self._poll_seconds
         self._queried = 0.0
-        self._unreachable = False
+        self._outage = Outage(60 * config.scheduler.patience_minutes)
+        self._note = note
         self._unsaved = False
         self._saved = 0.0
         self._save_seconds = 0.0
         self._jobs: dict[int, JobRecord] = {}
         self._retries: Counter[int] = Counter()
+        self._suspended: set[int] = set()
+        self._postponed: list[int] = []
+        """Members that the scheduler had no room for."""
+        self._submitted = 0.0
+        self._room = False
+        """True if a job has ended since the scheduler had no room."""
         self._restarts = Counter(
             event["job"]
             for event in events.read_checked(run.events)
@@ -85,7 +96,7 @@ class JobController:
 
     def start(self) -> None:
         """Follow the jobs that an earlier controller left running, and submit the rest."""
-        self._scheduler.follow()
+        self._ask(self._scheduler.follow)
         self._take_over()
         self._submit([m for m in self._tasks if m not in self._jobs and not self._finished(m)])
 
@@ -110,7 +121,7 @@ class JobController:
             self._require_folder()
             self._poll()
             show([self.views[member] for member in sorted(self.views)])
-            if not self._active():
+            if not self._active() and not self._postponed:
                 return
             time.sleep(self._poll_seconds)
 
@@ -125,7 +136,7 @@ class JobController:
     def cancel(self) -> None:
         """Cancel all jobs of the trial, and record it."""
         # The scheduler also knows jobs that were submitted a moment ago and not recorded yet.
-        known = {**known_jobs(self._trial, self._scheduler, members=self._tasks), **self._jobs}
+        known = {**self._known_jobs(), **self._jobs}
         active = {m: job for m, job in known.items() if job.state in ACTIVE}
         self._scheduler.cancel([job.id for job in active.values()])
         # Ctrl-C may have interrupted the old collector between reading and logging an event.
@@ -159,22 +170,36 @@ class JobController:
         finished = {member for member in self._tasks if self._finished(member)}
         for member in finished:
             self.views[member].state = "done"
-        known = known_jobs(self._trial, self._scheduler, members=self._tasks)
+        known = self._known_jobs()
         for job in known.values():
             self.views[job.member].attempt = max(self.views[job.member].attempt, job.attempt)
             if job.member in finished:
                 self._jobs[job.member] = replace(job, state="done")
         waiting = {m: job for m, job in known.items() if m not in finished}
-        states = self._scheduler.states([job.id for job in waiting.values()])
+        states = self._ask(lambda: self._scheduler.states([job.id for job in waiting.values()]))
         for member, job in waiting.items():
             if states[job.id].state in ACTIVE:
                 self._record(member, replace(job, state="pending"), states[job.id])
+
+    def _known_jobs(self) -> dict[int, JobRecord]:
+        return self._ask(lambda: known_jobs(self._trial, self._scheduler, members=self._tasks))
+
+    def _ask(self, query: Callable[[], Answer]) -> Answer:
+        """Return the scheduler's answer; wait for it as long as the user's patience lasts."""
+        return ask_patiently(
+            query,
+            patience_seconds=self._outage.patience_seconds,
+            on_outage=lambda reason: self._note(f"waiting for the scheduler: {reason}"),
+        )
 
     def _submit(self, members: Sequence[int]) -> None:
         if not members:
             return
         specs = [self._spec(group) for group in self._processes(members)]
-        for spec, job_id in zip(specs, self._scheduler.submit(specs), strict=True):
+        ids = self._scheduler.submit(specs)
+        self._postpone([member for spec in specs[len(ids) :] for member in spec.members])
+        specs = specs[: len(ids)]
+        for spec, job_id in zip(specs, ids, strict=True):
             for member in spec.members:
                 self._jobs[member] = JobRecord(member, job_id, spec.attempt, "pending")
         self._log.emit_all(
@@ -186,6 +211,22 @@ class JobController:
             ],
         )  # fmt: skip
         self._save()
+
+    def _postpone(self, members: Sequence[int]) -> None:
+        """Keep members for which the scheduler has no room until it may have some."""
+        self._postponed += members
+        self._submitted = time.monotonic()
+        for member in members:
+            view = self.views[member]
+            view.attempt -= 1  # this attempt has not begun
+            view.reason = "room in the scheduler's queue"
+
+    def _submit_postponed(self) -> None:
+        """Submit members that were postponed: after the end of a job, or now and then."""
+        waited = time.monotonic() - self._submitted
+        if self._postponed and (self._room or waited >= self._scheduler.slowest_poll_seconds):
+            members, self._postponed, self._room = self._postponed, [], False
+            self._submit(members)
 
     def _processes(self, members: Sequence[int]) -> list[tuple[int, ...]]:
         """Group members that share a process, without those that have ended [D11]."""
@@ -234,16 +275,13 @@ class JobController:
         active = self._active()
         try:
             states = self._scheduler.states([job.id for job in active.values()])
-        except SchedulerUnavailableError as error:
-            if not self._unreachable:
-                self._log.emit("scheduler_unreachable", trial=self._number, reason=str(error))
-            self._unreachable = True
-            return False
-        if self._unreachable:
-            self._unreachable = False
-            self._log.emit("scheduler_reachable", trial=self._number)
+        except (SchedulerUnavailableError, EnvironmentLacksError) as error:
+            self._note_outage(error)
+            return self._note_finished(active)
+        self._note_answer()
         now = {member: states[job.id] for member, job in active.items()}
         self._log_requeued(active, now)
+        self._log_suspended(now)
         changes = {m: status for m, status in now.items() if status.state != active[m].state}
         self._collector.collect(self.views, sorted(changes))
         for member, status in changes.items():
@@ -253,8 +291,33 @@ class JobController:
             if status.state in ACTIVE:
                 self.views[member].reason = status.reason
         self._submit([member for member in changes if self._take_retry(member)])
+        self._room |= any(status.state not in ACTIVE for status in changes.values())
+        self._submit_postponed()
         self._save_if_due()
         return bool(changes)
+
+    def _note_outage(self, error: SchedulerUnavailableError | EnvironmentLacksError) -> None:
+        """Log that the scheduler does not answer; raise once the user's patience is used up."""
+        if self._outage.note(error):
+            self._log.emit("scheduler_unreachable", trial=self._number, reason=str(error))
+            patience = human_seconds(self._outage.patience_seconds)
+            self._note(f"the scheduler does not answer; asking again for {patience}: {error}")
+
+    def _note_finished(self, active: Mapping[int, JobRecord]) -> bool:
+        """Take members with a record as done while the scheduler does not answer."""
+        finished = [member for member in active if self._finished(member)]
+        self._collector.collect(self.views, finished)
+        done = JobStatus("done")
+        for member in finished:
+            self._change(member, active[member], done)
+        self._log_changes(dict.fromkeys(finished, done))
+        return bool(finished)
+
+    def _note_answer(self) -> None:
+        """Log that the scheduler answers again."""
+        if (seconds := self._outage.end()) is not None:
+            self._log.emit("scheduler_reachable", trial=self._number, seconds=seconds)
+            self._note(f"the scheduler answers again, after {human_seconds(seconds)}")
 
     def _change(self, member: int, job: JobRecord, status: JobStatus) -> None:
         """Record a job's new state."""
@@ -307,10 +370,33 @@ class JobController:
         if requeued:
             self._log.emit_all("job_requeued", requeued)
 
+    def _log_suspended(self, now: Mapping[int, JobStatus]) -> None:
+        """Log members whose jobs are suspended, or run again: the time counts in the window."""
+        suspended = {member for member, status in now.items() if status.reason in SUSPENDED}
+        ended = self._suspended - suspended
+        for kind, members in (
+            ("job_suspended", suspended - self._suspended),
+            ("job_continued", ended & now.keys()),
+        ):
+            if members:
+                fields = [
+                    {"trial": self._number, "member": member, "job": self._jobs[member].id}
+                    for member in sorted(members)
+                ]
+                self._log.emit_all(kind, fields)
+        self._suspended = suspended
+
     def _take_retry(self, member: int) -> bool:
-        """Return True if the member failed and has a retry left, which this call uses up."""
-        failed = self._jobs[member].state in ("failed", "lost")
-        if not failed or self._retries[member] >= self._max_retries:
+        """Return True if the member failed and has a retry left, which this call uses up.
+
+        A preempted member is submitted again in any case.
+        """
+        job = self._jobs[member]
+        if job.state not in ("failed", "lost"):
+            return False
+        if job.cause == "preempted":
+            return True  # the site's decision, not a failure of the member
+        if self._retries[member] >= self._max_retries:
             return False
         self._retries[member] += 1
         return True
@@ -342,7 +428,7 @@ class JobController:
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
     """Return the end of a member's log: the errors of its last attempt, else its last lines."""
     try:
-        text = folder.log.read_text(encoding="utf-8", errors="replace")
+        text = read_tail(folder.log)
     except OSError:
         return (
             "error: there is no log: the job did not start, or its node does not see the run "

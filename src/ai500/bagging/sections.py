@@ -13,13 +13,37 @@ from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import Level, LineChart, Mark, Series, Value, curve
 from ai500.report.charts.svg import Point
-from ai500.report.formats import NOT_MEASURED, counted, flop, flops, quality, variation_percent
+from ai500.report.formats import (
+    NOT_MEASURED,
+    counted,
+    flop,
+    flops,
+    quality,
+    variation_percent,
+    vflops,
+)
 from ai500.report.history import MemberHistory
 from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import place, timeline_figure
-from ai500.report.section import Block, Card, Cards, Figure, Grid, Paragraph, Section, Table
-from ai500.report.summary import hardware, score_section, vflops_over_trials, which_trials
+from ai500.report.section import (
+    Beside,
+    Block,
+    Card,
+    Cards,
+    Figure,
+    Grid,
+    Paragraph,
+    Section,
+    Table,
+)
+from ai500.report.summary import (
+    hardware,
+    range_over_trials,
+    score_section,
+    vflops_over_trials,
+    which_trials,
+)
 from ai500.train import learning_rate
 from ai500.workloads.protocol import sample_noun
 
@@ -29,6 +53,8 @@ EXPECTED_DISTINCT = 1 - 1 / math.e
 MOST_MEMBER_LINES = 32
 """More members are shown as a band from the lowest to the highest."""
 LEARNING_RATE_POINTS = 241
+SCORE_ROWS_SHOWN = 10
+"""Rows of the score's table up to its variation; the rest explains them and is folded away."""
 NOT_COMPARABLE = (
     "The problem class is the submitter's own, from the configuration: its figures are comparable "
     "with no registered class, and it is no entry of the list."
@@ -43,7 +69,10 @@ def ensemble_report(run: RunData) -> ProgramReport:
     return ProgramReport(
         benchmark="HPC AI500 V3.0",
         headline=vflops_over_trials(run.score),
-        summary=[Cards(cards(run.score)), *(Paragraph(text, "lead") for text in sentences(run))],
+        summary=[
+            Cards(cards(run.score)),
+            Beside([Paragraph(text, "lead") for text in sentences(run)], quality_figure(run)),
+        ],
         sections=[
             score_section(run.score, score_table(run), trials_table(run.score)),
             training_section(run),
@@ -66,10 +95,19 @@ def sentences(run: RunData) -> list[str]:
         f"{human_seconds(score.seconds)}{_counted(score)}.{which_trials(score)}",
         f"{_quality_stated(score)} {targets_met(score)} the target of {score.target_quality:g}, so "
         f"the speed is multiplied by the quality factor (penalty coefficient, Eq. 8) of "
-        f"{score.penalty_coefficient:.4g}. The score is "
+        f"{score.penalty_coefficient:.4g}: {_reward_or_penalty(score)}. The score is "
         f"{vflops_over_trials(score)}.",
         *([NOT_COMPARABLE] if score.custom_class else []),
     ]
+
+
+def _reward_or_penalty(score: Score) -> str:
+    """Explain why VFLOPS differ from FLOPS."""
+    if score.penalty_coefficient > 1:
+        return "VFLOPS above FLOPS are a reward for quality above the target (V2 §4.4.1)"
+    if score.penalty_coefficient < 1:
+        return "VFLOPS below FLOPS are a penalty for quality below the target (V2 §4.4.1)"
+    return "VFLOPS equal FLOPS"
 
 
 def _counted(score: Score) -> str:
@@ -97,10 +135,11 @@ def targets_met(score: Score) -> str:
     return f"in {met} of {len(trials)} trials meets"
 
 
-def cards(score: ScoreFigures) -> list[Card]:
+def cards(score: Score) -> list[Card]:
     """Return the four figures to remember."""
+    spread = range_over_trials(score)
     return [
-        Card("VFLOPS", flops(score.vflops), "the score: FLOPS × quality factor"),
+        Card("VFLOPS", vflops(score.vflops), spread or "the score: FLOPS × quality factor"),
         Card("FLOPS", flops(score.flops), _convention(score)),
         Card(
             score.quality_name,
@@ -120,7 +159,7 @@ def score_table(run: RunData) -> Table:
     score = run.score
     target = score.time_to_target_seconds
     rows = [
-        ("VFLOPS", flops(score.vflops), "FLOPS × quality factor", "V3 Eq. 7"),
+        ("VFLOPS", vflops(score.vflops), "FLOPS × quality factor", "V3 Eq. 7"),
         ("FLOPS", flops(score.flops), "operations of all members / (last end − first start)",
          "V3 Eq. 6, decision D6"),
         ("Quality factor", f"{score.penalty_coefficient:.4f}", _quality_factor(run), "V3 Eq. 8"),
@@ -156,7 +195,13 @@ def score_table(run: RunData) -> Table:
          "part of the time in which no member trained", "decision D6"),
         ("Clock", score.clock, _clock(score), "decision D6"),
     ]  # fmt: skip
-    return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+    return Table(
+        ("quantity", "value", "how it is computed", "source"),
+        rows,
+        numbers=(1,),
+        noun="figures",
+        shown=SCORE_ROWS_SHOWN,
+    )
 
 
 def _clock(score: Score) -> str:
@@ -203,7 +248,7 @@ def trials_table(score: Score) -> Table:
     rows = [
         (
             _trial_name(trial, score),
-            flops(trial.vflops),
+            vflops(trial.vflops),
             flops(trial.flops),
             f"{trial.penalty_coefficient:.4f}",
             quality(trial.ensemble_quality),
@@ -239,7 +284,6 @@ def _trial_name(trial: TrialScore, run: Score) -> str:
 def training_section(run: RunData) -> Section:
     """Show the curves of the shown trial, and all trials where there are several."""
     figures = [
-        quality_figure(run),
         loss_figure(run),
         timeline_figure(run, noun="member"),
         learning_rate_figure(run),
@@ -248,7 +292,10 @@ def training_section(run: RunData) -> Section:
     if len(run.score.trials) > 1:
         figures.append(trials_figure(run.score))
         number = run.shown.trial
-        text = f"Curves, members and placement are those of trial {number}."
+        text = (
+            f"Curves, members and placement are those of trial {number}, the median by VFLOPS of "
+            "the trials that enter the mean."
+        )
         blocks.append(Paragraph(text))
     return Section("Training", [*blocks, Grid(figures)])
 
@@ -256,7 +303,7 @@ def training_section(run: RunData) -> Section:
 def quality_figure(run: RunData) -> Figure:
     """Show quality over epochs: the members, their mean, the ensemble, the target."""
     trial = run.shown
-    curves = {m: history.qualities for m, history in run.histories.items() if history.qualities}
+    curves = _qualities(run.histories)
     levels = [Level(f"target {trial.target_quality:.3g}", trial.target_quality, "target")]
     solid = "The ensemble's was not measured."
     if trial.ensemble_quality is not None:
@@ -266,9 +313,24 @@ def quality_figure(run: RunData) -> Figure:
     epochs = run.plan.hyperparameters.epochs
     return Figure(
         f"Quality over epochs: {trial.quality_name}",
-        epochs_chart(curves, y_title=trial.quality_name, epochs=epochs, levels=levels),
-        f"{_members_drawn(len(curves))} With dots: their mean. {solid} Dashed: the target.",
+        epochs_chart(
+            curves,
+            y_title=trial.quality_name,
+            epochs=epochs,
+            levels=levels,
+            others=[_qualities(histories) for histories in run.other_histories.values()],
+        ),
+        f"{_members_drawn(len(curves))} With dots: their mean{_others_drawn(run)}. {solid} "
+        "Dashed: the target.",
     )
+
+
+def _qualities(histories: Mapping[int, MemberHistory]) -> Curves:
+    return {member: history.qualities for member, history in histories.items() if history.qualities}
+
+
+def _others_drawn(run: RunData) -> str:
+    return "; faint: the means of the other trials" if run.other_histories else ""
 
 
 def loss_figure(run: RunData) -> Figure:
@@ -288,10 +350,20 @@ def _members_drawn(count: int) -> str:
 
 
 def epochs_chart(
-    curves: Curves, *, y_title: str, epochs: int, levels: Sequence[Level] = ()
+    curves: Curves,
+    *,
+    y_title: str,
+    epochs: int,
+    levels: Sequence[Level] = (),
+    others: Sequence[Curves] = (),
 ) -> LineChart:
-    """Draw a value of each member over its epochs, their mean, and levels to compare with."""
-    series = _member_series([points for points in curves.values() if points])
+    """Draw a value of each member over its epochs, their mean, and levels to compare with.
+
+    `others` are the members of other trials, drawn as their means.
+    """
+    means = [mean_curve(other) for other in others]
+    series = [curve(points, "trial") for points in means if points]
+    series += _member_series([points for points in curves.values() if points])
     mean = mean_curve(curves)
     if mean:
         series.append(curve(mean, "mean", name=f"mean {mean[-1][1]:.3g}", dots="some"))

@@ -12,32 +12,21 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli import (
-    check,
-    clean,
-    data,
-    flops,
-    plan,
-    profile,
-    project,
-    rank,
-    roofline,
-    run,
-    study,
-    submit,
-    system,
-)
+from ai500.cli.lazy_group import SETTINGS, USAGE, CommandGroup
 from ai500.cli.output import discard_buffer, print_any_character
+from ai500.cli.verbosity import NORMAL, Verbosity
 from ai500.core import __version__
 from ai500.core.atomic import explained
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
 
 app = typer.Typer(
     name="ai500",
+    cls=CommandGroup,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    options_metavar="",
+    subcommand_metavar=USAGE,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **SETTINGS | {"add_completion": True},
 )
 
 
@@ -59,37 +48,10 @@ def version(
     """HPC AI500: measure, tune and rank AI computing systems, from a laptop to a supercomputer."""
 
 
-for command in (
-    plan.init,
-    plan.plan,
-    run.run,
-    run.status,
-    run.cancel,
-    run.finish,
-    run.resume,
-    run.score,
-    run.report,
-    clean.clean,
-    check.check,
-    check.diff,
-    flops.flops,
-    system.system,
-    submit.submit,
-    submit.verify,
-    submit.keygen,
-    rank.rank,
-    roofline.roofline,
-    profile.profile,
-    project.project,
-):
-    app.command()(command)
-app.add_typer(data.app, name="data")
-app.add_typer(study.app, name="study")
-
-
 def main() -> None:
     """Run a command; report an error as one message and an exit code, without a traceback."""
     print_any_character()
+    Verbosity.level = NORMAL  # of an earlier call in this process
     try:
         app()
     except AI500Error as error:

@@ -1,4 +1,4 @@
-"""Apply the rules: `ai500 check` judges a run, `ai500 diff` compares two."""
+"""Apply the rules: `ai500 check` judges a run, `ai500 compare` compares two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ai500.cli.options import AsJson, TrustedKeys
+from ai500.cli.arguments import AsJson, TrustedKeys
+from ai500.cli.newest import newest_run
 from ai500.cli.terminal import console, print_json, rows, show_problems
 from ai500.core.errors import InputError, RuleError
 from ai500.core.schema import check_known
@@ -21,7 +22,8 @@ from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops
-from ai500.rules.comparison import Comparison, Difference, compare
+from ai500.rules import comparison as rules_comparison
+from ai500.rules.comparison import Comparison, Difference
 from ai500.rules.evidence import Evidence
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS, Level
 
@@ -82,7 +84,12 @@ def open_subject(path: Path, *, trusted_keys: Path | None = None) -> Iterator[Su
 
 
 def check(
-    path: SubjectPath,
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN", help="Run folder, or file of a submission. Default: the newest run."
+        ),
+    ] = None,
     level: LevelName = None,
     rules: RulesVersion = None,
     trusted_keys: TrustedKeys = None,
@@ -95,7 +102,7 @@ def check(
     Example: ai500 check runs/first --level hardware
     """
     requested = _level(level)
-    with open_subject(path, trusted_keys=trusted_keys) as subject:
+    with open_subject(path or newest_run(), trusted_keys=trusted_keys) as subject:
         if subject.problems:
             _show_problems(subject, as_json=as_json)
             raise typer.Exit(1)
@@ -111,7 +118,7 @@ def check(
         raise typer.Exit(1)
 
 
-def diff(
+def compare(
     first: SubjectPath,
     second: SubjectPath,
     level: LevelName = None,
@@ -120,7 +127,7 @@ def diff(
 ) -> None:
     """Compare two runs, layer by layer, and their scores.
 
-    Example: ai500 diff runs/first runs/valid
+    Example: ai500 compare runs/first runs/valid
     """
     requested = _level(level)
     with open_subject(first) as left, open_subject(second) as right:
@@ -131,7 +138,7 @@ def diff(
         both = left.evidence(), right.evidence()
         at = requested or left.level or right.level or "hardware"
         judgements = [scoring.judge_evidence(each, level=at, version=rules) for each in both]
-        comparison = compare(*both, level=at, judgements=judgements)
+        comparison = rules_comparison.compare(*both, level=at, judgements=judgements)
     paths, scores = (first, second), [evidence.score for evidence in both]
     if as_json:
         print_json(_comparison_json(paths, scores, comparison))

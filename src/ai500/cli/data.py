@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json
 from ai500.config import load
 from ai500.core.errors import InputError, RuleError

@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from ai500.cli.options import AsJson
+from ai500.cli.arguments import AsJson
 from ai500.cli.terminal import console, print_json
 from ai500.core.errors import InputError, RuleError
+from ai500.core.reading import read_text
 from ai500.core.schema import check_known
 from ai500.core.units import human_bytes, human_si
 from ai500.metrics import equations
@@ -147,6 +148,9 @@ class _Traced:
     backward: Trace | None = None
 
 
+MAX_STABLEHLO_BYTES = 1 << 30  # weights may stand in the text as constants
+
+
 def _refuse(options: dict[str, Any], reason: str) -> None:
     for name, value in options.items():
         if value is not None:
@@ -157,9 +161,9 @@ def _refuse(options: dict[str, Any], reason: str) -> None:
 
 def _trace_text(path: Path, *, parameters: int | None, batch: int | None) -> _Traced:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        text = read_text(path, limit=MAX_STABLEHLO_BYTES)
+    except (OSError, InputError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
             f"{path} cannot be read as StableHLO text: {reason}.",
             key="model",

@@ -17,15 +17,6 @@ from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import InputError
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, e.g. runs/my-run.")]
-TrustedKeys = Annotated[
-    Path | None,
-    typer.Option(
-        "--trusted-keys", help="Public key (PEM) that is trusted, or a folder of such keys."
-    ),
-]
-
 
 @dataclass(frozen=True)
 class ConfigOptions:
@@ -40,21 +31,30 @@ class ConfigOptions:
     workload: Annotated[
         str | None,
         typer.Option(
-            "--workload", help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's."
+            "--workload",
+            metavar="NAME",
+            help=f"{', '.join(plugins.BUILT_IN['workload'])}, or a plugin's.",
         ),
     ] = None
     problem_class: Annotated[
-        str | None, typer.Option("--class", help="Problem class: smoke, workstation or full.")
+        str | None,
+        typer.Option("--class", metavar="NAME", help="Problem class: smoke, workstation or full."),
     ] = None
     runs: Annotated[
         str | None,
-        typer.Option("--runs", help="Number of trials, or 'valid': the minimum of the class."),
+        typer.Option(
+            "--runs",
+            metavar="N",
+            help="Number of trials, or 'valid': as many, and a layout, as a valid result needs.",
+        ),
     ] = None
     data: Annotated[
         Path | None,
         typer.Option("--data", help="Store made by `ai500 data pack`, or folder of climate data."),
     ] = None
-    scheduler: Annotated[str | None, typer.Option("--scheduler", help="local or slurm.")] = None
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="NAME", help="local or slurm.")
+    ] = None
     settings: Annotated[
         list[str] | None,
         typer.Option(

@@ -13,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.newest import RUNS
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.config import Config
 from ai500.core.errors import InputError, RunFolderError
@@ -51,7 +53,7 @@ def profile(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder. Default: RUN/profile, or profiles/<name>."),
+        typer.Option("--out", "-o", help="Folder. Default: RUN/profile, or runs/profiles/<name>."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +119,7 @@ def _config_of(path: Path, selected: ConfigOptions) -> Config:
 
 def _own_folder(config: Config) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path("profiles") / f"{config.workload}-{config.problem_class}-{stamp}"
+    return RUNS / "profiles" / f"{config.workload}-{config.problem_class}-{stamp}"
 
 
 def show_profile(record: Profile) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson
+from ai500.cli.arguments import AsJson
 from ai500.cli.terminal import console, print_json, rows
 from ai500.core import __version__
 from ai500.core.errors import InputError

@@ -5,36 +5,40 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import time
+import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
+from ai500 import config as configuration
 from ai500.automl.finish_request import request_finish, require_least_time
-from ai500.bagging.member_views import Collector, MemberView
-from ai500.cli.options import AsJson, ConfigOptions, RunPath, with_options
+from ai500.cli.arguments import AsJson, ReadRunPath, RunPath
+from ai500.cli.newest import chosen_run
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.output import surviving_output
+from ai500.cli.plan import planned, show_prospects
 from ai500.cli.score_view import show_score
-from ai500.cli.terminal import Terminal, console, members_table, print_json, print_report_path
+from ai500.cli.status import current_trial
+from ai500.cli.terminal import Terminal, console, print_json, print_report_path
+from ai500.cli.verbosity import is_quiet
 from ai500.core.atomic import write_text
-from ai500.core.errors import AI500Error, InputError
+from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
-from ai500.core.schema import encode
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.operations.count import convention_named
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
-from ai500.pipeline.programs import program_of
 from ai500.pipeline.scoring import write_report
 from ai500.profile import page as profile_page
 from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import page as roofline_page
-from ai500.workloads.protocol import sample_noun
 
 CANCEL_SECONDS = 240.0  # members write checkpoints first
 Detach = Annotated[
@@ -53,38 +57,62 @@ def run(
 ) -> None:
     """Train the bagged ensemble, score it, and write the report.
 
-    --runs valid runs the minimum number of trials for a valid result.
+    --runs valid runs as many trials as a valid result needs, and where it can chooses a layout in
+    which all members train at once. Before it starts it says whether the result can be valid.
 
     Example: ai500 run --class smoke --out runs/my-run
     """
-    config = selected.load()
+    config, plan = planned(selected.load())
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name = f"{config.workload}-{config.problem_class}-{stamp}"
     folder = pipeline.prepare(config, out or Path("runs") / name)
+    if not (as_json or is_quiet()):
+        with surviving_output():
+            show_prospects(plan)
     _execute(folder, as_json=as_json, detach=detach)
 
 
-def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
+def resume(
+    path: RunPath,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a site option, e.g. slurm.partition=long."
+        ),
+    ] = None,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
     """Resume a run that was stopped or failed.
 
-    Finished work is not repeated; jobs that are still queued or running are followed.
+    Finished work is not repeated; jobs that are still queued or running are followed. --set changes
+    where jobs run that are submitted from now on (partition, memory, interpreter, …), and is
+    recorded; what is trained cannot change.
 
     Example: ai500 resume runs/first
     """
-    _execute(RunFolder.open(path), as_json=as_json, detach=detach)
+    overrides = dict(configuration.parse_assignment(text) for text in assignments or ())
+    _execute(RunFolder.open(path), as_json=as_json, detach=detach, overrides=overrides)
 
 
-def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
+def _execute(
+    folder: RunFolder,
+    *,
+    as_json: bool,
+    detach: bool,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
     # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
         signal.signal(signal.SIGHUP, as_disconnection)
     with surviving_output():
-        with Terminal(quiet=as_json) as terminal:
-            if not as_json:
+        plan = run_folder.read(Plan, folder.plan)
+        with Terminal(quiet=as_json, plan=plan) as terminal:
+            if not (as_json or is_quiet()):
                 console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
-            result = pipeline.execute(folder, terminal, detach=detach)
+            result = pipeline.execute(folder, terminal, detach=detach, overrides=overrides)
         _print_score(folder, result, as_json=as_json)
 
 
@@ -97,82 +125,6 @@ def _print_score(folder: RunFolder, result: Score, *, as_json: bool) -> None:
         console.print(f"report {folder.report.resolve()}", soft_wrap=True, markup=False)
 
 
-def status(path: RunPath, as_json: AsJson = False) -> None:
-    """Show the progress of a run: state, epochs, loss, time left.
-
-    Example: ai500 status runs/first
-    """
-    folder = RunFolder.open(path)
-    with run_folder.explaining_contradictions(path):
-        plan = run_folder.read(Plan, folder.plan)
-        state: str = scoring.state_of(folder, plan)
-        owner = folder.owner()
-        number = _current_trial(folder, plan)
-        views = _views(folder, number, plan) if number else []
-        outlives = load_scheduler(plan.scheduler).outlives_controller
-    if state == "stopped" and outlives and any(view.state in ACTIVE for view in views):
-        state = "detached"  # jobs are running; no controller is attached
-    if as_json:
-        summary = {
-            "run": str(path),
-            "state": state,
-            "controller": owner,
-            "trial": number,
-            "trials": plan.trials,
-            "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
-        }
-        print_json(summary)
-        return
-    owned = f" ({owner})" if owner else ""
-    console.print(f"{path}: {state}{owned}", soft_wrap=True, markup=False)
-    if number:
-        console.print(f"trial {number} of {plan.trials}")
-        console.print(members_table(views))
-    if state == "detached":
-        console.print(
-            "jobs are still running; no controller is attached", soft_wrap=True, markup=False
-        )
-    if state in ("stopped", "detached"):
-        console.print(f"to continue: ai500 resume {path}", soft_wrap=True, markup=False)
-    for file in (folder.score, folder.report):
-        if file.exists():
-            console.print(str(file), soft_wrap=True, markup=False)
-
-
-def _views(folder: RunFolder, number: int, plan: Plan) -> list[MemberView]:
-    """Read the members' progress from disk and the scheduler; write nothing."""
-    trial = folder.trial(number)
-    noun = sample_noun(plan.workload)
-    views = {member: MemberView(member, sample_noun=noun) for member in range(plan.ensemble_size)}
-    Collector(
-        folder,
-        trial=number,
-        members=list(views),
-        read_details=program_of(plan).details_reader(folder, number),
-    ).show_all(views)
-    for job in run_folder.read_jobs(trial, views):
-        view = views[job.member]
-        view.state, view.attempt = job.state, max(view.attempt, job.attempt)
-        view.reason = job.end or None
-    followed = folder.owner() is not None
-    waits = any(view.state == "pending" for view in views.values())
-    if not followed or (waits and load_scheduler(plan.scheduler).outlives_controller):
-        # No controller updates the records, or jobs wait: the scheduler has newer states.
-        try:
-            states = trial_jobs.active_jobs(folder, number)
-        except AI500Error as error:
-            print(f"showing the states last recorded: {error}", file=sys.stderr)
-            states = {}
-        for member, (_, current) in states.items():
-            views[member].reason = current.reason or views[member].reason
-            if not followed:
-                views[member].state = current.state
-    for member, view in views.items():
-        if trial.member(member).record.exists():
-            view.state, view.reason = "done", None
-    return list(views.values())
-
-
 def cancel(path: RunPath, as_json: AsJson = False) -> None:
     """Cancel a run; members write checkpoints, and `resume` continues.
 
@@ -180,7 +132,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     """
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    number = _current_trial(folder, plan)
+    number = current_trial(folder, plan)
     was_running = _end_controller(folder)
     if number and load_scheduler(plan.scheduler).outlives_controller:
         was_running |= trial_jobs.cancel_orphaned_jobs(folder, number) > 0
@@ -208,7 +160,7 @@ def finish(
     """
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    number = _current_trial(folder, plan)
+    number = current_trial(folder, plan)
     running = number > 0 and (folder.owner() is not None or _has_jobs(folder, number))
     if running and not early:
         require_least_time(folder, plan, number)
@@ -226,11 +178,6 @@ def _has_jobs(folder: RunFolder, number: int) -> bool:
     """Return True if jobs of a trial run or wait that no controller follows."""
     jobs = trial_jobs.active_jobs(folder, number).values()
     return any(status.state in ACTIVE for _, status in jobs)
-
-
-def _current_trial(folder: RunFolder, plan: Plan) -> int:
-    started = [n for n in range(1, plan.trials + 1) if folder.trial(n).trial.exists()]
-    return max(started, default=0)
 
 
 def _end_controller(folder: RunFolder) -> bool:
@@ -261,7 +208,7 @@ def _end_controller(folder: RunFolder) -> bool:
 
 
 def score(
-    path: RunPath,
+    path: ReadRunPath = None,
     convention: Annotated[
         str | None,
         typer.Option(help="Count operations by v3, aiperf (official) or matmul."),
@@ -275,8 +222,8 @@ def score(
 
     Example: ai500 score runs/first --json
     """
-    folder = RunFolder.open(path)
-    with run_folder.explaining_contradictions(path):
+    folder = chosen_run(path)
+    with run_folder.explaining_contradictions(folder.path):
         if convention is None:
             result = scoring.score_run(folder)
         else:
@@ -285,17 +232,28 @@ def score(
     _print_score(folder, result, as_json=as_json)
 
 
-def report(path: RunPath, as_json: AsJson = False) -> None:
+def report(
+    path: ReadRunPath = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Write the HTML report of a run again.
 
     Needs no torch.
 
     Example: ai500 report runs/first
     """
-    folder = RunFolder.open(path)
-    with run_folder.explaining_contradictions(path):
+    folder = chosen_run(path)
+    with run_folder.explaining_contradictions(folder.path):
         scoring.score_run(folder)
         profile_page.write_report_section(folder)
         roofline_page.write_report_section(folder)
         write_report(folder)
     print_report_path(folder.report, as_json=as_json)
+    if show and not webbrowser.open(folder.report.resolve().as_uri()):
+        raise EnvironmentLacksError(
+            "there is no browser here.",
+            key="--open",
+            path=folder.report,
+            remedy="Copy the report, one file, to a machine that has one.",
+        )

@@ -7,43 +7,62 @@ from collections.abc import Sequence
 from ai500.automl.program import SEARCH
 from ai500.automl.sections import all_operations
 from ai500.bagging.program import ENSEMBLE
-from ai500.cli.terminal import rows
+from ai500.cli.terminal import Row, console, rows
+from ai500.cli.verbosity import is_verbose
 from ai500.core.units import human_seconds, human_si
 from ai500.pipeline.programs import program_of
-from ai500.records import Score, SearchScore, list_operators
+from ai500.records import OFFICIAL_CONVENTION, Score, SearchScore, list_operators
 from ai500.records.findings import Finding
-from ai500.report.formats import flop, flops, known, quality
+from ai500.report.formats import counted, flop, flops, known, quality
 from ai500.report.summary import range_over_trials
 
 
 def show_score(score: Score, findings: Sequence[Finding]) -> None:
-    """Print the score: the official figure first, then its parts."""
+    """Print whether the result is valid, then the official figure and its parts."""
+    reasons = [finding for finding in findings if finding.severity != "note"]
+    if reasons:
+        verdict = f"NOT A VALID RESULT ({counted(len(reasons), 'reason')})"
+        console.print(verdict, style="bold red")
+    elif not score.complete:
+        console.print("NOT A VALID RESULT: incomplete", style="bold red")
+    else:
+        console.print("VALID RESULT: complete, and no rule is broken", style="bold green")
     program = program_of(score)
-    title = f"Score: {score.workload}, {_class(score)}, {len(score.trials)} trial(s)"
+    title = f"Score: {score.workload}, {_class(score)}, {counted(len(score.trials), 'trial')}"
     if not score.complete:
         title += f"  — INCOMPLETE: a {program.member_noun} failed"
     size = (
-        f"M = {score.ensemble_size}, P_degree = {score.parallel_degree}, "
-        f"Sys_scale = {score.system_scale}, {score.waves} wave(s)"
+        f"{score.ensemble_size} × {counted(score.parallel_degree, 'slot')} of "
+        f"{score.system_scale:,}, {counted(score.waves, 'wave')}"
     )
-    common = [
+    symbols = "M × P_degree of Sys_scale, V3 Eq. 5"
+    common: list[Row] = [
         ("power", _power(score)),
         ("start skew", _skew(score)),
-        (f"{program.member_noun}s", size),
+        (f"{program.member_noun}s", size, symbols),
     ]
     rows(title, [*FIGURES[program.name](score), *_uncounted(score), *common])
     if findings:
-        rows("Findings", [(finding.severity, finding.cited) for finding in findings])
+        rows("Findings", [_finding(finding) for finding in sorted(findings, key=_rank)])
 
 
-def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
+def _rank(finding: Finding) -> int:
+    """Order findings: broken rules, rules that could not be checked, then notes."""
+    return ("violation", "unchecked", "note").index(finding.severity)
+
+
+def _finding(finding: Finding) -> Row:
+    return finding.severity, finding.message, finding.source
+
+
+def _ensemble_figures(score: Score) -> list[Row]:
     target = score.time_to_target_seconds
     reached = "not reached" if target is None else human_seconds(target)
     return [
-        ("VFLOPS", f"{_vflops(score)} (valid: quality factor × FLOPS, V3 Eq. 7)"),
+        ("VFLOPS", _vflops(score), "V3 Eq. 7"),
         *([("", spread)] if (spread := range_over_trials(score)) else []),
-        ("FLOPS", f"{flops(score.flops)} {_convention(score)}"),
-        ("quality factor", f"{score.penalty_coefficient:.4f} {_quality_factor(score)}"),
+        ("FLOPS", f"{flops(score.flops)}{_other_convention(score)}", _convention(score)),
+        ("quality factor", *_quality_factor(score)),
         ("quality", f"{quality(score.ensemble_quality)} ensemble, target {score.target_quality:g}"),
         (
             "",
@@ -53,7 +72,7 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
         ("time to quality", human_seconds(score.time_to_quality_seconds)),
         ("time to target", f"{reached}, by the members' mean"),
         *([("trials", _trials(score))] if len(score.trials) > 1 else []),
-        ("operations", f"{flop(score.operations)}, APC {flop(score.apc)}"),
+        ("operations", f"{flop(score.operations)}, {flop(score.apc)} per step", "APC, V3 Eq. 4"),
         (
             "members' sum",
             f"{flops(score.members_flops_sum)} of the members' own rates; "
@@ -62,7 +81,7 @@ def _ensemble_figures(score: Score) -> list[tuple[str, str]]:
     ]
 
 
-def _search_figures(score: Score) -> list[tuple[str, str]]:
+def _search_figures(score: Score) -> list[Row]:
     search, target = score.search, score.time_to_target_seconds
     assert isinstance(search, SearchScore)
     reached = "not reached"
@@ -72,12 +91,13 @@ def _search_figures(score: Score) -> list[tuple[str, str]]:
         (
             "FLOPS",
             f"{flops(score.flops)} (highest since the first batch, at "
-            f"{human_seconds(search.at_seconds)}; counted by {score.convention})",
+            f"{human_seconds(search.at_seconds)})",
+            _convention(score),
         ),
         ("regulated", f"{flops(search.regulated_score)} (−ln(error) × FLOPS)"),
         (
             "error",
-            f"{quality(score.ensemble_quality)} best, at most {score.target_quality:g} is valid",
+            f"{quality(score.ensemble_quality)} best, target at most {score.target_quality:g}",
         ),
         (
             "",
@@ -103,7 +123,7 @@ FIGURES = {ENSEMBLE.name: _ensemble_figures, SEARCH.name: _search_figures}
 """Program → function that lists its figures."""
 
 
-def _uncounted(score: Score) -> list[tuple[str, str]]:
+def _uncounted(score: Score) -> list[Row]:
     return [("not counted", list_operators(score.uncounted))] if score.uncounted else []
 
 
@@ -113,18 +133,27 @@ def _class(score: Score) -> str:
 
 
 def _convention(score: Score) -> str:
-    counted = score.convention is not None
-    return f"(counted by convention {score.convention})" if counted else "(no count was given)"
+    """Name the convention; empty: the user's script gave no count."""
+    return f"counted by convention {score.convention}" if score.convention else ""
+
+
+def _other_convention(score: Score) -> str:
+    """Name a convention that is not the official one, or say that there is no count."""
+    if score.convention is None:
+        return " (no count was given)"
+    official = score.convention == OFFICIAL_CONVENTION
+    return "" if official or is_verbose() else f" ({_convention(score)})"
 
 
 def _vflops(score: Score) -> str:
-    return known(score.vflops, lambda rate: f"{human_si(rate)}VFLOPS")
+    return known(score.vflops, lambda rate: f"{human_si(rate)}VFLOPS = FLOPS × quality factor")
 
 
-def _quality_factor(score: Score) -> str:
+def _quality_factor(score: Score) -> tuple[str, str]:
     """State what the factor compares, with the papers' name of it [D19]."""
     mean = " by the members' mean" if score.ensemble_quality is None else ""
-    return f"(penalty coefficient, Eq. 8: quality{mean} against target)"
+    text = f"{score.penalty_coefficient:.4f} (quality{mean} against target)"
+    return text, "penalty coefficient, V3 Eq. 8"
 
 
 def _skew(score: Score) -> str:
@@ -158,6 +187,6 @@ def _trials(score: Score) -> str:
 def _power(score: Score) -> str:
     if score.watts is None or score.flops_per_watt is None or score.vflops_per_watt is None:
         return "not measured (see the report)"
-    valid, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
+    with_quality, plain = human_si(score.vflops_per_watt), human_si(score.flops_per_watt)
     drawn = f"{human_si(score.watts)}W of {score.power_coverage}"
-    return f"{drawn}; {valid}VFLOPS and {plain}FLOPS per watt"
+    return f"{drawn}; {with_quality}VFLOPS and {plain}FLOPS per watt"

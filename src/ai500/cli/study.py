@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, print_report_path, rows
 from ai500.config import Config
 from ai500.core import schema
@@ -272,7 +273,7 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             (
                 point.label,
                 f"VFLOPS {flops(point.vflops)}, FLOPS {flops(point.flops)}"
-                f"{'' if point.timing_valid else ' (speed not valid here)'}, "
+                f"{'' if point.timing_valid else ' (speed not meaningful here)'}, "
                 f"{point.score.quality_name} {point.ensemble_quality:.4f}",
             )
             for point in result.points

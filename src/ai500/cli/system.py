@@ -10,7 +10,8 @@ import typer
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.cli.options import AsJson, ConfigOptions, with_options
+from ai500.cli.arguments import AsJson
+from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import console, print_json, rows, shown
 from ai500.core import schema
 from ai500.core.atomic import write_json

@@ -10,12 +10,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ai500.core.errors import EnvironmentLacksError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _FREE_SPACE = "Free some, or choose a folder on another disk; then run the same command again."
 _DENIED = ("permission denied.", "Choose another folder, or ask its owner for write permission.")
@@ -106,6 +106,8 @@ def json_text(value: object) -> str:
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write `path` atomically as a .npy file without pickles."""
+    import numpy as np  # every command imports this module, few write arrays
+
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_bytes(path, buffer.getvalue())

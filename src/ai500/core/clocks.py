@@ -9,12 +9,15 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ai500.core.events import Event
 
 Host = tuple[str, str]
 """(host name, boot id)."""
 
+# Starts of one gang; the others of a log that has more are not compared.
+MAX_REFERENCES = 64
 MAX_DRIFT = 1e-4  # seconds per second that a computer's clock may gain or lose without correction
 
 
@@ -45,11 +48,42 @@ class Clocks:
                 )
         for measurements in self._measurements.values():
             measurements.sort(key=lambda measurement: measurement.wall)
+        self._references = self._compare_references()
+
+    def _compare_references(self) -> dict[str, tuple[float, float]]:
+        """Return each reference's clock minus the first's, with its uncertainty, in seconds.
+
+        A gang that was requeued may have its barrier server on another node: a host that was
+        compared with both references compares them. One that cannot be compared is left out.
+        """
+        earliest = min(self._all(), key=lambda measurement: measurement.wall, default=None)
+        known = {earliest.reference: (0.0, 0.0)} if earliest is not None else {}
+        nearest: dict[tuple[str, str], tuple[float, Measurement, Measurement]] = {}
+        for measurements in self._measurements.values():
+            for a, b in pairwise(measurements):
+                if a.reference != b.reference:
+                    step, pair = (abs(a.wall - b.wall), a, b), (a.reference, b.reference)
+                    nearest[pair] = min(nearest.get(pair, step), step, key=lambda each: each[0])
+        while len(known) < MAX_REFERENCES:
+            steps = [
+                step for pair, step in nearest.items() if (pair[0] in known) != (pair[1] in known)
+            ]
+            if not steps:
+                break
+            seconds, a, b = min(steps, key=lambda step: step[0])
+            if b.reference in known:
+                a, b = b, a
+            offset, uncertainty = known[a.reference]
+            known[b.reference] = (
+                offset + a.offset_seconds - b.offset_seconds,
+                uncertainty + a.uncertainty_seconds + b.uncertainty_seconds + MAX_DRIFT * seconds,
+            )
+        return known
 
     def nearest(self, event: Event) -> Measurement | None:
         """Return the measurement of the event's host nearest in time; None without any."""
         measurements = self._measurements.get(host_of(event), [])
-        position = bisect([measurement.wall for measurement in measurements], event["wall"])
+        position = bisect(measurements, event["wall"], key=lambda measurement: measurement.wall)
         return min(
             measurements[max(0, position - 1) : position + 1],
             key=lambda measurement: abs(measurement.wall - event["wall"]),
@@ -57,11 +91,12 @@ class Clocks:
         )
 
     def corrected(self, event: Event) -> Event:
-        """Return the event with its wall time on the reference's clock."""
+        """Return the event with its wall time on the first reference's clock."""
         nearest = self.nearest(event)
         if nearest is None:
             return event
-        return {**event, "wall": event["wall"] - nearest.offset_seconds}
+        reference, _ = self._references.get(nearest.reference, (0.0, 0.0))
+        return {**event, "wall": event["wall"] - nearest.offset_seconds - reference}
 
     def largest_offset(self) -> float | None:
         """Return the largest measured offset in seconds; None without a measurement."""
@@ -70,16 +105,16 @@ class Clocks:
     def uncertainty(self, first: Event, last: Event) -> float | None:
         """Return the uncertainty in seconds of the time between two events.
 
-        None if a host has no measurement, or if hosts were compared with different references.
+        None if a host has no measurement, or if no host was compared with both references.
         """
-        references = {measurement.reference for measurement in self._all()}
         total = 0.0
         for event in (first, last):
             nearest = self.nearest(event)
-            if nearest is None or len(references) > 1:
+            if nearest is None or any(m.reference not in self._references for m in self._all()):
                 return None
             drift = MAX_DRIFT * abs(event["wall"] - nearest.wall)
-            total += nearest.uncertainty_seconds + drift
+            _, between_references = self._references[nearest.reference]
+            total += nearest.uncertainty_seconds + drift + between_references
         return total
 
     def _all(self) -> list[Measurement]:

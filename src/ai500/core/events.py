@@ -20,6 +20,14 @@ from typing import Any
 
 from ai500.core.atomic import explaining_write_errors
 from ai500.core.errors import RunFolderError
+from ai500.core.reading import (
+    MAX_LINE,
+    UnsafeTextError,
+    open_regular,
+    parse_json,
+    read_lines,
+    require_regular,
+)
 from ai500.core.schema import MAX_INTEGER
 
 Event = dict[str, Any]
@@ -48,6 +56,13 @@ WHOLE_NUMBERS = (
 NUMBERS = ("wall", "monotonic", "quality", "loss", "learning_rate", "search_seconds")
 TEXTS = ("host", "boot", "job")
 TABLES = ("result",)
+_PLAIN_TYPES: dict[str, Any] = {
+    **dict.fromkeys(WHOLE_NUMBERS, int), **dict.fromkeys(NUMBERS, float),
+    **dict.fromkeys(TEXTS, str), **dict.fromkeys(TABLES, dict),
+}  # fmt: skip
+"""Types that nearly all values have: a long log takes half the time to check."""
+REPEATED = ("event", "host", "boot", "optimizer_sha256")
+"""Fields whose values are few: the reader keeps each once."""
 
 
 @cache
@@ -94,6 +109,7 @@ class EventLog:
 def append(path: Path, events: list[Event]) -> None:
     """Append lines durably: later records must not survive a crash that loses their event."""
     data = "".join(json.dumps(event, allow_nan=False) + "\n" for event in events).encode()
+    require_regular(path)
     with explaining_write_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -110,13 +126,8 @@ def append(path: Path, events: list[Event]) -> None:
 
 def read(path: Path) -> Iterator[Event]:
     """Yield the complete events of a log; skip lines torn by a crash."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.endswith("\n") and (event := parse(line)) is not None:
-                    yield event
-    except FileNotFoundError:
-        return
+    for _, event in _numbered(path):
+        yield event
 
 
 def read_checked(path: Path) -> Iterator[Event]:
@@ -124,12 +135,21 @@ def read_checked(path: Path) -> Iterator[Event]:
 
     Lines torn by a crash are skipped, as `read` skips them.
     """
+    for number, event in _numbered(path):
+        check(event, path=path, line=number)
+        yield event
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, Event]]:
+    """Yield the complete events of a log with the numbers of their lines."""
+    texts: dict[str, str] = {}
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, 1):
-                if line.endswith("\n") and (event := parse(line)) is not None:
-                    check(event, path=path, line=number)
-                    yield event
+        for number, line in read_lines(path):
+            if (event := parse(line, path=path, number=number)) is not None:
+                for key in REPEATED:  # hosts and boots take half of a long log's memory
+                    if isinstance(text := event.get(key), str):
+                        event[key] = texts.setdefault(text, text)
+                yield number, event
     except FileNotFoundError:
         return
 
@@ -140,6 +160,11 @@ def check(event: Event, *, path: Path, line: int) -> None:
         if key not in event:
             raise _malformed(path, line, key, f"missing in event {event['event']!r}", None)
     for key, value in event.items():
+        plain = _PLAIN_TYPES.get(key)
+        if plain is None or (
+            type(value) is plain and (plain in (str, dict) or -MAX_INTEGER < value < MAX_INTEGER)
+        ):
+            continue
         if (expected := _expected(key, value)) is not None:
             raise _malformed(path, line, key, f"expected {expected}, found {value!r:.80}", value)
 
@@ -174,12 +199,26 @@ def _malformed(path: Path, line: int, key: str, problem: str, value: object) -> 
     )
 
 
-def parse(line: str) -> Event | None:
-    """Parse a line; None if it is not an event."""
+def _unreadable(path: Path, line: int, problem: str) -> RunFolderError:
+    return RunFolderError(
+        f"{path}, line {line}: {problem}.",
+        value=line,
+        path=path,
+        remedy="Restore the file from a backup, or start a new run.",
+    )
+
+
+def parse(line: str, *, path: Path, number: int) -> Event | None:
+    """Parse a line; None if it is not an event.
+
+    A line that is JSON but not as ai500 writes it (NaN, a key twice, too deep) is a RunFolderError.
+    """
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
+        event = parse_json(line)
+    except json.JSONDecodeError:
         return None
+    except UnsafeTextError as error:
+        raise _unreadable(path, number, str(error)) from error
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
@@ -196,19 +235,22 @@ class Follower:
         events = []
         for line in self.new_lines():
             self._line += 1
-            if (event := parse(line.decode("utf-8", errors="replace"))) is not None:
+            text = line.decode("utf-8", errors="replace")
+            if (event := parse(text, path=self._path, number=self._line)) is not None:
                 check(event, path=self._path, line=self._line)
                 events.append(event)
         return events
 
-    def new_lines(self) -> list[bytes]:
-        """Return the complete lines that were not returned before, whatever they hold."""
+    def new_lines(self) -> Iterator[bytes]:
+        """Yield the complete lines that were not yielded before, whatever they hold."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            file = open_regular(self._path)
         except FileNotFoundError:
-            return []
-        *lines, torn = data.split(b"\n")
-        self._offset += len(data) - len(torn)
-        return lines
+            return
+        with file:
+            file.seek(self._offset)
+            while (line := file.readline(MAX_LINE + 1)).endswith(b"\n"):
+                self._offset += len(line)
+                yield line[:-1]
+        if len(line) > MAX_LINE:
+            raise _unreadable(self._path, self._line + 1, f"longer than {MAX_LINE} bytes")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from ai500.core.errors import EnvironmentLacksError, setting_error
@@ -112,6 +111,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
 
 @cache
 def _table(kind: Kind) -> dict[str, str]:
+    from importlib.metadata import entry_points  # slow to import
+
     table = dict(BUILT_IN[kind])
     for point in entry_points(group=f"ai500.{kind}"):
         if point.name in table and table[point.name] != point.value:

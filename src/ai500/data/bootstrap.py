@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from ai500.core import atomic
 from ai500.core.errors import DataError
+from ai500.core.reading import read_bytes
 from ai500.data.store import data_error
 from ai500.records import BootstrapRecord
 
 Counts = NDArray[np.uint8]
 
+MAX_BOOTSTRAP_BYTES = 1 << 30  # a byte or less per sample of a split
 MAGIC = b"ai500 bootstrap 1\n"
 DRAW_AGAIN = "`ai500 resume` draws it again."
 
@@ -109,7 +111,7 @@ def save_bootstrap(path: Path, counts: Counts, *, algorithm: str, seed: int, mem
 def load_bootstrap(path: Path) -> tuple[Header, Counts]:
     """Read a member's bootstrap and verify its hash."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, limit=MAX_BOOTSTRAP_BYTES)
     except FileNotFoundError:
         raise data_error(path, "no such bootstrap.", DRAW_AGAIN) from None
     except OSError as error:

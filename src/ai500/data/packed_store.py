@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from ai500.core import schema
 from ai500.core.errors import DataError, InputError
+from ai500.core.reading import read_json
+from ai500.data.climate.packed_frames import frame_problems
 from ai500.data.columns import Column
 from ai500.data.gather import Empty, gather, gather_spans
 from ai500.data.resumable_work import Progress
@@ -225,7 +227,8 @@ class PackedStore:
         store.verify(progress)
         for split in store.splits.values():
             _require_valid(split)
-        return CheckReport(path, summary_of(store), facts_of(store))
+        problems = tuple(sorted(frame_problems(store.fields, store.splits)))
+        return CheckReport(path, summary_of(store), facts_of(store), problems)
 
     def prepare(self, progress: Progress | None = None) -> None:
         """Do nothing: the manifest has everything."""
@@ -277,17 +280,18 @@ def _require_valid(split: PackedSplit) -> None:
         step = max(1, CHECK_BLOCK_BYTES // max(1, stored.row_bytes))
         for first in range(0, len(values), step):
             block = values[first : first + step]
-            samples = f"rows {first} to {first + len(block) - 1} of {split.name!r}"
-            require_values(block, stored, path=path, samples=samples)
+            rows = range(first, first + len(block))
+            samples = f"rows {first} to {rows[-1]} of {split.name!r}"
+            require_values(block, stored, numbers=rows, path=path, samples=samples)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
-        manifest = json.loads(file.read_bytes())
+        manifest = read_json(file)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_store_error(path) from None
-    except (OSError, ValueError) as error:
+    except (OSError, InputError) as error:
         raise data_error(file, f"cannot read this manifest: {error}.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise data_error(

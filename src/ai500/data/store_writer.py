@@ -145,7 +145,7 @@ class StoreWriter:
         missing = {row for row, _ in holes or ()}
         kept = [row for row in range(chunk.first, chunk.last) if row not in missing]
         samples = f"samples {chunk.first} to {chunk.last - 1} of {chunk.split!r}"
-        require_arrays(arrays, self.plan.fields, count=len(kept), path=self.path, samples=samples)
+        require_arrays(arrays, self.plan.fields, numbers=kept, path=self.path, samples=samples)
         digests = digests_of(arrays, self.plan.fields)
         if self.plan.ragged:
             self._write_part(chunk, arrays, digests)

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.core.errors import DataError
 from ai500.data.store import Arrays, array_names, data_error, numpy_dtype
 from ai500.records.fields import OFFSETS, Field
 
 
 def require_arrays(
-    arrays: Arrays, fields: Sequence[Field], *, count: int, path: Path, samples: str
+    arrays: Arrays, fields: Sequence[Field], *, numbers: Sequence[int], path: Path, samples: str
 ) -> None:
-    """Raise `DataError` unless the arrays are `count` valid samples of these fields.
+    """Raise `DataError` unless the arrays are valid samples of these fields.
 
-    `samples` names them in the message.
+    `samples` names them in the message, which counts them by `numbers`.
     """
+    count = len(numbers)
     names = [name for field in fields for name in array_names(field)]
     if sorted(arrays) != sorted(names):
         raise data_error(
@@ -33,7 +33,10 @@ def require_arrays(
         )
     for field in fields:
         _require_type(arrays, field, count=count, path=path, samples=samples)
-        require_values(arrays[field.name], field, path=path, samples=samples)
+        rows: Sequence[int] | NDArray[np.int64] = numbers
+        if field.ragged:
+            rows = np.repeat(numbers, np.diff(arrays[field.name + OFFSETS]))
+        require_values(arrays[field.name], field, numbers=rows, path=path, samples=samples)
 
 
 def _require_type(arrays: Arrays, field: Field, *, count: int, path: Path, samples: str) -> None:
@@ -79,29 +82,35 @@ def _require_offsets(
         )
 
 
-def require_values(values: NDArray[Any], field: Field, *, path: Path, samples: str) -> None:
-    """Raise `DataError` where a value is NaN or infinite, or outside the field's limits."""
+def require_values(
+    values: NDArray[Any],
+    field: Field,
+    *,
+    numbers: Sequence[int] | NDArray[np.int64],
+    path: Path,
+    samples: str,
+) -> None:
+    """Raise `DataError` where a value is NaN or infinite, or outside the field's limits.
+
+    `numbers` has the number of each row for the message.
+    """
     if values.size == 0:
         return
-    if values.dtype.kind in "fc" and not (finite := np.isfinite(values)).all():
-        raise _invalid(values[~finite], field, "a finite number", path=path, samples=samples)
-    if field.limits is None or values.dtype.kind == "c":
+    valid: NDArray[np.bool_] = np.ones(1, bool)
+    expected = ""
+    if values.dtype.kind in "fc":
+        valid, expected = np.isfinite(values), "a finite number"
+    if np.all(valid) and field.limits is not None and values.dtype.kind != "c":
+        low, high = field.limits
+        valid, expected = (values >= low) & (values <= high), f"between {low:g} and {high:g}"
+    if np.all(valid):
         return
-    low, high = field.limits
-    inside = (values >= low) & (values <= high)
-    if not inside.all():
-        expected = f"between {low:g} and {high:g}"
-        raise _invalid(values[~inside], field, expected, path=path, samples=samples)
-
-
-def _invalid(
-    wrong: NDArray[Any], field: Field, expected: str, *, path: Path, samples: str
-) -> DataError:
-    value = wrong.reshape(-1)[0].item()
-    return data_error(
+    place = [int(axis) for axis in np.unravel_index(np.argmin(valid), values.shape)]
+    value, count = values[tuple(place)].item(), int(values.size - np.count_nonzero(valid))
+    raise data_error(
         path,
-        f"{field.name} of {samples} has the value {value}, which is not {expected} "
-        f"({wrong.size} such values).",
+        f"{field.name} of {samples} has the value {value}, which is not {expected}; it is the "
+        f"first such value of {count} there, in number {numbers[place[0]]}.",
         "Correct or leave out the samples in the source.",
         key=field.name,
         value=value,

@@ -21,6 +21,7 @@ from pathlib import Path
 from ai500.core import events
 from ai500.core.barrier import connect
 from ai500.core.errors import AI500Error
+from ai500.core.heartbeat import wait_while_beating
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
@@ -29,7 +30,7 @@ from ai500.jobs.memory_kills import memory_kills
 from ai500.jobs.schedulers import ATTEMPT_MARK
 from ai500.parallel import placement
 from ai500.records import BootstrapRecord, Placement, Task, WorkerExit, run_folder
-from ai500.records.run_folder import MemberFolder, TrialFolder
+from ai500.records.run_folder import MemberFolder, TrialFolder, lock_within
 from ai500.records.worker_exit import SIGNAL_EXIT
 
 CHECKPOINTED_EXIT_CODE = 75
@@ -87,11 +88,12 @@ def run_member(trial: TrialFolder, member: int) -> int:
     folder = trial.member(member)
     task = run_folder.read(Task, folder.task)
     sharers = [trial.member(number) for number in task.process_members or (member,)]
+    child = Child()
+    _wait_for_earlier_worker(folder, child)
     unfinished = [sharer for sharer in sharers if not sharer.record.exists()]
     if not unfinished:
         return 0  # a requeued gang also starts its finished members again
     _log_shared_process(unfinished, first=folder)
-    child = Child()
     framework = load_framework(task.framework.kind)
     place = NodePlace.from_environment(os.environ)
     environment = dict(os.environ)
@@ -111,6 +113,24 @@ def run_member(trial: TrialFolder, member: int) -> int:
         may_be_killed = code == SIGKILL_EXIT or command.starts_ranks
         _record_exit(unfinished, place, code, kills_before=kills if may_be_killed else None)
     return code
+
+
+def _wait_for_earlier_worker(folder: MemberFolder, child: Child) -> None:
+    """Wait for a worker of this member that still trains on a node which Slurm gave up."""
+    lock = folder.path / ".lock"
+
+    def is_held() -> bool:
+        try:
+            with lock.open("a", encoding="utf-8") as file:
+                return not lock_within(file, seconds=0.0)
+        except OSError:
+            return False
+
+    if is_held():
+        print("another worker holds this member's lock: waiting while it lives", flush=True)
+        wait_while_beating(
+            lock, is_held=is_held, ended=lambda: child.interrupted or folder.record.exists()
+        )
 
 
 def exit_code_of_rank(log: Path) -> int | None:

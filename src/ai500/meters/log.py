@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,16 @@ Point = tuple[float, float]
 """(time, value)."""
 
 
+@dataclass(slots=True)
+class _Last:
+    """Series of a column so far, and its last sample."""
+
+    column: Column
+    at: float = -math.inf
+    recorder: int | None = None
+    points: list[Point] = field(default_factory=list)
+
+
 def read_meters(folder: Path) -> Iterator[NodeLog]:
     """Yield the logs of a trial node by node, so that memory holds one node at a time."""
     files = sorted((_node_of(file), file) for file in folder.glob("*.jsonl"))
@@ -123,14 +133,15 @@ def _columns(head: Head, rows: Any) -> list[Column]:
     if not isinstance(rows, list) or len(rows) > MAX_COLUMNS:
         return []
     columns = []
+    whole, boot = "/".join(head.host), head.host[1]
     for row in rows:
         if not isinstance(row, list) or len(row) != 4:
             return []
         meter, device, quantity, wraps_at = row
         limit = float(wraps_at) if _valid(wraps_at) and wraps_at > 0 else None
         # Containers of a node share its devices, but each has its own network interfaces.
-        own = str(quantity).startswith("network_") or not head.host[1]
-        node = "/".join(head.host) if own else head.host[1]
+        own = str(quantity).startswith("network_") or not boot
+        node = whole if own else boot
         columns.append(Column(node, str(meter), str(device), str(quantity), limit))
     return columns
 
@@ -151,15 +162,19 @@ def series(log: NodeLog, time_of: Callable[[Event], float | None]) -> dict[Colum
         ((at, i, sample) for at, i, sample in timed if at is not None),
         key=lambda entry: entry[:2],
     )
-    merged: dict[Column, list[Point]] = {}
-    last: dict[Column, tuple[float, int]] = {}
+    last: dict[Column, _Last] = {}
+    lasts: dict[int, list[_Last]] = {}
+    """Of each list of columns, by its identity: hashing a column takes longer than all else."""
     for at, _, sample in ordered:
-        for column, value in zip(sample.columns, sample.values, strict=True):
-            if value is None:
+        columns = lasts.get(id(sample.columns))
+        if columns is None:
+            columns = [last.setdefault(c, _Last(c)) for c in sample.columns]
+            lasts[id(sample.columns)] = columns
+        apart = log.heads[sample.recorder].period_seconds / 2
+        for before, value in zip(columns, sample.values, strict=True):
+            if value is None or at <= before.at:
                 continue
-            before, recorder = last.get(column, (-math.inf, sample.recorder))
-            apart = log.heads[sample.recorder].period_seconds / 2
-            if at > before and (recorder == sample.recorder or at - before >= apart):
-                merged.setdefault(column, []).append((at, float(value)))
-                last[column] = (at, sample.recorder)
-    return merged
+            if before.recorder in (None, sample.recorder) or at - before.at >= apart:
+                before.points.append((at, float(value)))
+                before.at, before.recorder = at, sample.recorder
+    return {column: series.points for column, series in last.items() if series.points}

@@ -14,6 +14,10 @@ Shape = tuple[int, ...]
 #: Kind of an operator that no table lists; it is reported by name, never dropped.
 UNKNOWN = "unknown"
 
+#: Kinds that count for integers too, as int8 models have them. All other arithmetic on integers
+#: is that of indices and counters, and counts 0.
+PRODUCTS = frozenset(("convolution", "dense", "matmul", "bilinear"))
+
 
 @dataclass(frozen=True, slots=True)
 class Shapes:

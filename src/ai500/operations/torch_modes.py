@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ai500.operations import aten
-from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes
+from ai500.operations.graph import PRODUCTS, UNKNOWN, Op, Shape, Shapes
 
 Arguments = tuple[Any, ...]
 Tensors = list[Tensor]
@@ -102,7 +102,7 @@ class Recorder(TorchDispatchMode):
 
     def _record(self, operator: str, args: Arguments, inputs: Tensors, outputs: Tensors) -> None:
         kind, factors, attributes = self._read(operator, args, inputs, outputs)
-        if kind != UNKNOWN and not any(map(_is_number, (*inputs, *outputs))):
+        if kind not in (UNKNOWN, *PRODUCTS) and not any(map(_is_number, (*inputs, *outputs))):
             kind = "data_movement"  # integers are indices and counters, not data
         attributes["parameters"] = self._first_seen(inputs, self._seen)
         if kind in _UPDATED_KINDS and torch.is_grad_enabled():

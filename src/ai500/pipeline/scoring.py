@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ai500.core import events, schema
 from ai500.core.errors import JobError, RunFolderError
@@ -170,15 +170,6 @@ def _check_finite(trials: Sequence[TrialScore]) -> None:
             value = getattr(trial, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
-
-
-def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
-    """Return the run's state; it is finished when every planned trial is scored and complete."""
-    if run.holder() is not None:
-        return "running"
-    files = [run.trial(number).score for number in range(1, plan.trials + 1)]
-    complete = all(file.exists() and run_folder.read(TrialScore, file).complete for file in files)
-    return "finished" if complete and run.score.exists() else "stopped"
 
 
 def write_report(run: RunFolder) -> None:

@@ -24,6 +24,7 @@ from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError, Job
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
 from ai500.jobs.launchers import Wrap
+from ai500.jobs.outage import ask_patiently
 from ai500.jobs.schedulers import ACTIVE, Scheduler, load_scheduler
 from ai500.jobs.schedulers.local import LocalScheduler
 from ai500.jobs.trial_jobs import job_spec, python_of, scheduler_context
@@ -335,7 +336,11 @@ class _Job:
         try:
             ids = scheduler.submit([spec])
             deadline = time.monotonic() + longest_seconds
-            while (status := scheduler.states(ids)[ids[0]]).state in ACTIVE:
+            patience = 60 * self._config.scheduler.patience_minutes
+            while True:
+                states = ask_patiently(lambda: scheduler.states(ids), patience_seconds=patience)
+                if (status := states[ids[0]]).state not in ACTIVE:
+                    break
                 if time.monotonic() > deadline:
                     raise JobError(f"the job took longer than {longest_seconds:.0f} s")
                 time.sleep(scheduler.poll_seconds)

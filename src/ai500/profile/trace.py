@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core.errors import RunFolderError
+from ai500.core.reading import open_regular
 from ai500.parallel.spans import EXCHANGE, Mark, parse
 from ai500.profile.categories import Category, category_of_kernel, category_of_operators
 from ai500.profile.intervals import Interval, common, union
@@ -78,10 +79,10 @@ class RankTrace:
 def load(path: Path) -> tuple[list[Event], int]:
     """Read a trace file: its events, and the nanoseconds that its times count from."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            content = json.load(file)
+        with open_regular(path) as file:
+            content = json.loads(file.read().decode("utf-8", errors="replace"))
         return list(content["traceEvents"]), int(content.get("baseTimeNanoseconds", 0))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunFolderError(
             f"{path} is not a trace of torch's profiler: {error}", path=path
         ) from error

@@ -8,7 +8,6 @@ torus longer sides.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -17,7 +16,9 @@ from typing import Any, Literal
 
 from ai500.core import schema
 from ai500.core.errors import ConfigError, InputError
+from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
 from ai500.core.schema import option
+from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
 from ai500.records import run_folder
 from ai500.roofline import links
@@ -127,10 +128,10 @@ def read(name: str | Path) -> Platform:
                 path=path,
                 remedy=f"Name a file, or one of {', '.join(SHIPPED)}.",
             )
-        folder, text = path.parent, path.read_text("utf-8")
+        folder, text = path.parent, read_text(path, limit=MAX_TOML_BYTES)
     try:
-        table: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise ConfigError(f"{name} is not TOML: {error}", path=name) from error
     return build(schema.decode(PlatformText, table), folder=folder)
 
@@ -211,7 +212,7 @@ def require_flops(platform: Platform) -> None:
     if not platform.flops:
         raise ConfigError(
             f"node.accelerator = {platform.accelerator!r}: its FLOPS are not known; known: "
-            f"{', '.join(accelerators())}.",
+            f"{', '.join(sheet.name for sheet in data_sheets())}.",
             key="node.accelerator",
             value=platform.accelerator,
             remedy='State them as node.flops.bf16 = "989TFLOPS", or name a node.measured.',
@@ -294,23 +295,9 @@ def _fit(record: RooflineRecord, scope: Scope) -> links.Fit | None:
     return replace(fitted, latency_seconds=fitted.latency_seconds / rounds)
 
 
-def accelerators() -> dict[str, dict[str, str]]:
-    """Return the accelerators whose theoretical peaks ship with the package."""
-    text = resources.files(__package__).joinpath("systems", "accelerators.toml").read_text("utf-8")
-    table: dict[str, dict[str, str]] = tomllib.loads(text)
-    return table
-
-
 def known_accelerator(name: str) -> dict[str, float] | None:
     """Return precision → peak FLOPS; None: the accelerator is not known."""
-    peaks = accelerators().get(name)
-    if peaks is None:
-        return None
-    return {
-        precision: parse(value, "flops", key=f"{name}.{precision}")
-        for precision, value in peaks.items()
-        if precision != "source"
-    }
+    return next((dict(sheet.flops) for sheet in data_sheets() if sheet.name == name), None)
 
 
 def shape(platform: Platform, nodes: int) -> dict[str, Any]:

@@ -6,9 +6,9 @@ The score of an entry is recomputed from the submission's raw events.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ai500.core.errors import RuleError
 from ai500.metrics.quality import quality_ratio
 from ai500.records import Score, TrainRecord, require
 from ai500.records.findings import Judgement, LayerVerdict
@@ -78,13 +78,37 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberWork:
+    """Identity of one member's training."""
+
+    trial: int
+    member: int
+    weights_sha256: str | None
+    marks: tuple[int, ...]
+    """Sample of the digests of its events' intervals (`identity.marks`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """File of a valid submission, its signer, and the identity of its run."""
+
+    file: str
+    """Path below the folder of submissions."""
+    sha256: str
+    fingerprint: str | None = None
+    """SHA-256 of the public key that signed; None: not signed."""
+    work: tuple[MemberWork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """Valid submission."""
 
     entry: Entry
     body: str
     """HTML of the entry's page that does not depend on other entries."""
-    layers: Sequence[LayerVerdict]
+    layers: tuple[LayerVerdict, ...]
+    claim: Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +132,24 @@ class Rejected:
     organization: str
     edition: str
     reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Judgement of one file."""
+
+    ranked: Ranked | None = None
+    rejected: Rejected | None = None
+    sha256: str = ""
+    """SHA-256 of the file; empty: it could not be read."""
+
+    @property
+    def result(self) -> Ranked | Rejected:
+        """The one of the two that there is."""
+        result = self.ranked or self.rejected
+        if result is None:
+            raise RuleError("a judgement has neither an entry nor reasons against one.")
+        return result
 
 
 def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:

@@ -55,12 +55,21 @@ class Site:
     rejected: int
     has_searches: bool = False
     """True if an entry is a search: the list then has a column of regulated scores."""
+    names_checked: bool = False
+    """True if a registry says whose the names are."""
 
     def page(self, template: str, *, root: str = "", **values: Any) -> str:
         """Render a page; `root` is its relative path to the front page."""
         return _environment().get_template(template).render(site=self, root=root, **values)
 
-    def entry(self, entry: Entry, standing: Standing, same: Sequence[Entry], body: str) -> str:
+    def entry(
+        self,
+        entry: Entry,
+        standing: Standing,
+        same: Sequence[Entry],
+        body: str,
+        findings: Sequence[str] = (),
+    ) -> str:
         """Render an entry's page: its ranks, its system's entries (`same`), and the body."""
         figure = None
         if len({other.edition for other in same}) > 1:
@@ -78,6 +87,7 @@ class Site:
             same=sorted(same, key=lambda other: (other.edition, other.id)),
             figure=figure,
             body=Markup(body),
+            findings=findings,
         )
 
     def history(self, lists: Mapping[ListKey, Sequence[Entry]]) -> str:

@@ -14,7 +14,6 @@ interrupted one.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.core.atomic import explaining_write_errors, replace_bytes, write_json
-from ai500.core.errors import InputError, RuleError
+from ai500.core.errors import InputError
+from ai500.core.reading import read_json
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import Site, layers_data, script
+from ai500.ranking.registry import Decisions, Registry
+from ai500.ranking.review import Review, review
 from ai500.ranking.standings import Standing, by_list, standings
 from ai500.report.page import template_text
 from ai500.rules.layers import LAYERS
+from ai500.submission.archive import printable
 
 MARK = "site.json"
 FORMAT = "ai500 ranking 1"
@@ -47,27 +50,41 @@ class Built:
     entries: Sequence[Entry]
     standings: Mapping[str, Standing]
     rejected: Sequence[Rejected]
+    findings: Mapping[str, Sequence[str]]
+    """Statements about an entry beside others, by its id."""
     written: int
     """Number of new and changed files."""
     removed: int
     """Number of removed files."""
 
 
-def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) -> Built:
+def build(
+    submissions: Iterable[Ranked | Rejected],
+    out: Path,
+    *,
+    title: str,
+    registry: Registry | None = None,
+    decisions: Decisions | None = None,
+) -> Built:
     """Build the site in `out`; nothing is written there before every page is rendered."""
     old = _files_of(out)
     with tempfile.TemporaryDirectory(prefix="ai500-rank-") as folder:
         drafts = Path(folder)
-        entries, rejected = _read(submissions, drafts)
+        candidates, rejected = _read(submissions, drafts)
+        reviewed = review(candidates, registry=registry, decisions=decisions or Decisions())
+        rejected += _refused(candidates, reviewed)
+        rejected.sort(key=lambda each: each.file)
+        entries = _by_rank(candidates, reviewed)
         standings_by_id = standings(entries)
         site = Site(
             title=title,
             ranked=len(entries),
             rejected=len(rejected),
             has_searches=any(entry.regulated_score is not None for entry in entries),
+            names_checked=registry is not None,
         )
         names = {*_FIXED, *(name for entry in entries for name in _names(entry))}
-        pages = _drafts(_pages(site, entries, standings_by_id, rejected, drafts), drafts)
+        pages = _drafts(_pages(site, entries, standings_by_id, rejected, reviewed, drafts), drafts)
         with explaining_write_errors(out):
             for subfolder in ("entries", "data/entries", "static"):
                 (out / subfolder).mkdir(parents=True, exist_ok=True)
@@ -77,7 +94,7 @@ def build(submissions: Iterable[Ranked | Rejected], out: Path, *, title: str) ->
     for name in stale:
         (out / name).unlink(missing_ok=True)
     _mark(out, names)
-    return Built(entries, standings_by_id, rejected, written, len(stale))
+    return Built(entries, standings_by_id, rejected, reviewed.findings, written, len(stale))
 
 
 def _files_of(out: Path) -> set[str]:
@@ -86,10 +103,10 @@ def _files_of(out: Path) -> set[str]:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return set()
     try:
-        record = json.loads(mark.read_text(encoding="utf-8"))
+        record = read_json(mark)
         if record["format"] == FORMAT:
             return {name for name in record["files"] if _SITE_FILE.fullmatch(name)}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, InputError, KeyError, TypeError):
         pass
     raise InputError(
         f"{out} is not empty, and not a site that `ai500 rank` made.",
@@ -100,25 +117,62 @@ def _files_of(out: Path) -> set[str]:
 
 def _read(
     submissions: Iterable[Ranked | Rejected], drafts: Path
-) -> tuple[list[Entry], list[Rejected]]:
+) -> tuple[list[Ranked], list[Rejected]]:
     """Keep entries in memory, and store their pages on disk until all ranks are known."""
-    entries: list[Entry] = []
+    candidates: dict[str, Ranked] = {}
     rejected: list[Rejected] = []
     for submission in submissions:
         if isinstance(submission, Rejected):
             rejected.append(submission)
             continue
-        entry = submission.entry
-        entries.append(entry)
+        entry, claim = submission.entry, submission.claim
+        if (known := candidates.get(entry.id)) is not None:
+            same = known.claim.sha256 == claim.sha256
+            relation = "the same file as" if same else "its SHA-256 begins as that of"
+            rejected.append(_rejection(submission, [f"{relation} {known.claim.file}"]))
+            continue
+        if reason := _unshowable(entry):
+            rejected.append(_rejection(submission, [reason]))
+            continue
+        candidates[entry.id] = dataclasses.replace(submission, body="", layers=())
         data = {"id": entry.id, "layers": layers_data(submission.layers)}
         (drafts / f"{entry.id}.html").write_text(submission.body, encoding="utf-8")
         (drafts / f"{entry.id}.js").write_text(script("ai500.entry", data), encoding="utf-8")
-    if not entries:
-        reasons = "\n".join(f"  {each.file}: {'; '.join(each.reasons)}" for each in rejected)
-        raise RuleError(
-            f"no valid submission, so there is nothing to rank:\n{reasons}", value=rejected
-        )
-    return [entry for members in by_list(entries).values() for entry in members], rejected
+    return list(candidates.values()), rejected
+
+
+def _unshowable(entry: Entry) -> str:
+    """Return why the pages of a list of this entry alone can't be made; empty: they can."""
+    try:
+        alone = standings([entry])
+        list_script([entry], alone)
+        site = Site(title="", ranked=1, rejected=0)
+        site.entry(entry, alone[entry.id], [entry], "")
+        site.history(by_list([entry]))
+    except Exception as error:  # one entry must not prevent the list of all others
+        return printable(f"its pages can't be made: {type(error).__name__}: {error}")
+    return ""
+
+
+def _refused(candidates: Sequence[Ranked], reviewed: Review) -> list[Rejected]:
+    return [
+        _rejection(candidate, reviewed.refused[candidate.entry.id])
+        for candidate in candidates
+        if candidate.entry.id in reviewed.refused
+    ]
+
+
+def _rejection(submission: Ranked, reasons: Sequence[str]) -> Rejected:
+    entry = submission.entry
+    return Rejected(
+        submission.claim.file, entry.system, entry.organization, entry.edition, tuple(reasons)
+    )
+
+
+def _by_rank(candidates: Sequence[Ranked], reviewed: Review) -> list[Entry]:
+    """Return the entries that are ranked, list by list, best first."""
+    left = [each.entry for each in candidates if each.entry.id not in reviewed.refused]
+    return [entry for members in by_list(left).values() for entry in members]
 
 
 _FIXED = (
@@ -136,6 +190,7 @@ def _pages(
     entries: Sequence[Entry],
     standings_by_id: Mapping[str, Standing],
     rejected: Sequence[Rejected],
+    reviewed: Review,
     drafts: Path,
 ) -> Iterator[tuple[str, str]]:
     """Yield name and text of every file; the front page comes last, after what it links to."""
@@ -150,7 +205,8 @@ def _pages(
         yield data, (drafts / f"{entry.id}.js").read_text(encoding="utf-8")
         body = (drafts / f"{entry.id}.html").read_text(encoding="utf-8")
         entries_of_system = same[entry.list_key, entry.system_key]
-        yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body)
+        findings = reviewed.findings.get(entry.id, ())
+        yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body, findings)
     yield "data/list.js", list_script(entries, standings_by_id)
     yield "rejected.html", site.page("rejected.html", submissions=rejected)
     yield "history.html", site.history(by_list(entries))

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ai500.core import atomic
-from ai500.core.errors import DataError
+from ai500.core.errors import DataError, InputError
+from ai500.core.reading import open_regular
 
 MAGIC = b"ai500 checkpoint 1\n"
 MAX_SEAL_BYTES = 1 << 16  # bounds what is read of a file that is no checkpoint
@@ -81,9 +82,9 @@ def remove(path: Path) -> None:
 def stated_owner(path: Path) -> Owner | None:
     """Return the owner that a file's seal names, its payload unread; None: no seal to read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             owner: Owner = _seal(path, file)["owner"]
-    except (OSError, DataError):
+    except (OSError, InputError):
         return None
     return owner
 
@@ -91,11 +92,15 @@ def stated_owner(path: Path) -> Owner | None:
 def read(path: Path, *, owner: Owner) -> Sealed:
     """Read a checkpoint of this owner and verify its digest; raise DataError if it is damaged."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             seal = _seal(path, file)
             payload = file.read()
     except OSError as error:
         raise _unusable(path, f"it can't be read: {error.strerror}") from error
+    except DataError:
+        raise
+    except InputError as error:
+        raise _unusable(path, str(error)) from error
     if len(payload) != seal["bytes"]:
         raise _unusable(path, f"it has {len(payload)} bytes of {seal['bytes']}")
     digest = hashlib.sha256(payload).hexdigest()

@@ -125,13 +125,16 @@ class Score(ScoreFigures):
 
     @property
     def shown_trial(self) -> TrialScore:
-        """Trial whose curves and members reports show: the first that enters the mean.
+        """Trial whose curves and members reports show: the median by VFLOPS of the kept ones.
 
-        Without one the first complete trial, else the first.
+        Of an even number the lower of the middle two; without a kept trial the first complete one,
+        else the first.
         """
         kept = [trial for trial in self.trials if trial.trial in self.kept_trials]
-        complete = [trial for trial in self.trials if trial.complete]
-        return next(iter(kept or complete or self.trials))
+        if kept:
+            kept.sort(key=lambda trial: (trial.vflops or 0.0, trial.trial))
+            return kept[(len(kept) - 1) // 2]
+        return next((trial for trial in self.trials if trial.complete), self.trials[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,18 +35,22 @@ import socket
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
-from ai500.core import atomic, schema
-from ai500.core.errors import EnvironmentLacksError, RunFolderError
+from ai500.core import atomic, reading, schema, sealed_json
+from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
+from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
-from ai500.records import JobRecord, RunState
+from ai500.records import JobRecord, Plan, RunState, TrialScore
 
 T = TypeVar("T")
 FORMAT = 1
 RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
+REPEATABLE = ("score.json", "findings.json", "judgement.json", "ensemble.json", "record.json")
+"""Records that `resume` writes again, from predictions, checkpoints and logs."""
 MAX_RUNS_NAMED = 3  # in an error message
+MAX_OWNER_BYTES = 4096
 LOCK_RETRY_SECONDS = 0.02
 NO_CHECKOUT = Checkout(None, None)
 
@@ -182,7 +186,7 @@ class RunFolder:
                 commit=checkout.commit,
                 dirty=checkout.dirty,
             )
-            atomic.write_json(run.state, schema.encode(state))
+            write(run.state, state)
             with atomic.explaining_write_errors(path):
                 unfinished.rename(target)  # replaces an empty folder
                 atomic.sync_folder(target.parent)
@@ -311,6 +315,7 @@ def _not_a_run_folder(path: Path) -> tuple[str, str]:
 def locked(lock_file: Path, *, remedy: str) -> Iterator[None]:
     """Hold the lock of a folder: one process at a time works in it."""
     folder = lock_file.parent
+    require_regular(lock_file)
     try:
         file = lock_file.open("a+", encoding="utf-8")
     except OSError as error:
@@ -343,11 +348,11 @@ def owner_of(lock_file: Path) -> str | None:
 def holder_of(lock_file: Path) -> tuple[str, int] | None:
     """Return host and process id of the lock's holder; None if it is free."""
     try:
-        with lock_file.open(encoding="utf-8") as file:
+        with open_regular(lock_file) as file:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
-            entry = json.loads(file.read())
+            entry = json.loads(file.read(MAX_OWNER_BYTES))
             return str(entry["host"]), int(entry["pid"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -368,17 +373,22 @@ def lock_within(file: TextIO, *, seconds: float) -> bool:
 
 def read(kind: type[T], path: Path) -> T:
     """Read a record."""
-    return _decode(kind, read_json(path), path)
+    value, intact = _read_sealed(path)
+    record = _decode(kind, value, path)  # first: an error that names the key says more
+    _require_intact(path, intact)
+    return record
 
 
 def read_all(kind: type[T], path: Path) -> list[T]:
     """Read a list of records."""
-    items = read_json(path)
+    items, intact = _read_sealed(path)
     if not isinstance(items, list):
         raise RunFolderError(f"{path}: expected a list of records.", path=path, value=items)
-    return [
+    records = [
         _decode(kind, item, path, at=f"{path.name}[{index}]") for index, item in enumerate(items)
     ]
+    _require_intact(path, intact)
+    return records
 
 
 def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) -> T:
@@ -390,13 +400,40 @@ def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) 
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; an error names the file."""
+    """Read JSON without its digest; an error names the file."""
+    value, intact = _read_sealed(path)
+    _require_intact(path, intact)
+    return value
+
+
+def _read_sealed(path: Path) -> tuple[Any, bool]:
+    """Read JSON; return it without its digest, and False if the digest does not fit."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        return sealed_json.unseal(reading.read_json(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise RunFolderError(f"{path} is missing.", path=path) from error
-    except (ValueError, RecursionError, OSError) as error:
-        raise RunFolderError(f"{path} can't be read: {error}", path=path) from error
+    except OSError as error:
+        raise RunFolderError(f"{path} can't be read: {error.strerror}.", path=path) from error
+    except InputError as error:
+        raise RunFolderError(str(error), path=path, remedy=_remedy(path)) from error
+
+
+def _require_intact(path: Path, intact: bool) -> None:
+    if not intact:
+        raise RunFolderError(
+            f"{path} was changed after it was written: its SHA-256 is another.",
+            key=sealed_json.KEY,
+            path=path,
+            remedy=_remedy(path),
+        )
+
+
+def _remedy(path: Path) -> str:
+    """Return what mends a damaged record: `resume` writes again what follows from other files."""
+    run = next((folder for folder in path.parents if (folder / "run.json").exists()), None)
+    if run is not None and path.name in REPEATABLE:
+        return f"To write it again: rm {path} && ai500 resume {run}"
+    return "Restore the file from a backup, or start a new run."
 
 
 def known_member(member: object, members: Collection[int], *, path: Path) -> int:
@@ -439,4 +476,13 @@ def write(path: Path, record: object) -> None:
     """Write a record, or a list of records, atomically."""
     with atomic.explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(path, schema.encode(record))
+    atomic.write_json(path, sealed_json.seal(schema.encode(record)))
+
+
+def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:
+    """Return the run's state; it is finished when every planned trial is scored and complete."""
+    if run.holder() is not None:
+        return "running"
+    files = [run.trial(number).score for number in range(1, plan.trials + 1)]
+    complete = all(file.exists() and read(TrialScore, file).complete for file in files)
+    return "finished" if complete and run.score.exists() else "stopped"

@@ -19,6 +19,11 @@ def flops(value: float | None) -> str:
     return known(value, lambda rate: f"{human_si(rate)}FLOPS")
 
 
+def vflops(value: float | None) -> str:
+    """Format a rate of valid operations per second (V3 Eq. 7), or as not measured."""
+    return known(value, lambda rate: f"{human_si(rate)}VFLOPS")
+
+
 def flop(value: float | None) -> str:
     """Format a count of operations, or as not measured."""
     return known(value, lambda count: f"{human_si(count)}FLOP")

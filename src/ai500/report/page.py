@@ -13,10 +13,12 @@ from importlib import resources
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ai500.report.section import Block, Section
+from ai500.report.section import Block, Section, anchors
 
-ROWS_SHOWN = 40
+ROWS_SHOWN = 24
 """Rows of a table that are shown; the rest is folded away."""
+LEAST_CONTENTS = 4
+"""Titled sections from which a page has a table of contents."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Page:
     decisions: Mapping[str, str] = field(default_factory=dict)
     """Decisions of the benchmark, folded away at the end."""
 
+    @property
+    def contents(self) -> list[tuple[str, str]]:
+        """Anchor and title of each titled section; empty for a short page."""
+        named = zip(anchors(self.sections), self.sections, strict=True)
+        titled = [(anchor, section.title) for anchor, section in named if section.title]
+        return titled if len(titled) >= LEAST_CONTENTS else []
+
 
 def render(page: Page) -> str:
     """Return the page as HTML."""
@@ -55,6 +64,7 @@ def environment(*packages: str, **names: object) -> Environment:
     made.globals |= {"rows_shown": ROWS_SHOWN, **names}
     made.filters["prose"] = prose
     made.filters["kind"] = lambda block: type(block).__name__
+    made.filters["anchors"] = anchors
     return made
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ai500.core.errors import AI500Error
+from ai500.core.errors import AI500Error, InputError
+from ai500.core.reading import open_regular
 from ai500.records import run_folder
 from ai500.records.illustrations import Chart, Illustrations, Kind, Picture
 from ai500.records.run_folder import TrialFolder
@@ -63,9 +64,9 @@ def _image(trial: TrialFolder, name: str) -> bytes | None:
     try:
         if path.parent != trial.pictures or path.is_symlink():
             return None
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(LARGEST_IMAGE_BYTES + 1)
-    except (OSError, ValueError):
+    except (OSError, ValueError, InputError):
         return None
     return data if data.startswith(PNG) and len(data) <= LARGEST_IMAGE_BYTES else None
 

@@ -1,12 +1,11 @@
 """The records that a report shows, read from the run folder.
 
-Curves, members and placement are those of one trial, the first that enters the mean: a run of many
-trials and members is not read whole. A record that is missing (a member that failed) is left out.
+Curves, members and placement are those of one trial, the median of those that enter the mean; of
+the others only the events are read. A record that is missing (a member that failed) is left out.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from ai500.core import events
 from ai500.core.clocks import on_one_clock
 from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
+from ai500.core.reading import MAX_TEXT_BYTES, parse_toml, read_bytes
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.node import recorded_nodes
 from ai500.parallel.sharing import describe_strategies
@@ -66,6 +66,9 @@ class RunData:
     events: Sequence[Event]
     """Events of the shown trial."""
     histories: Mapping[int, MemberHistory]
+    """Histories of the shown trial's members."""
+    other_histories: Mapping[int, Mapping[int, MemberHistory]]
+    """Histories of the other complete trials' members, by trial."""
     members: Mapping[int, TrainRecord]
     bootstraps: Mapping[int, BootstrapRecord]
     placements: Sequence[Placement]
@@ -108,6 +111,13 @@ def read_run_data(run: RunFolder) -> RunData:
         shown=shown,
         events=[event for event in log if event.get("trial") == number],
         histories=member_histories(on_one_clock(log, shown.clock), trial=number, clock=shown.clock),
+        other_histories={
+            other.trial: member_histories(
+                on_one_clock(log, other.clock), trial=other.trial, clock=other.clock
+            )
+            for other in score.trials
+            if other.complete and other.trial != number
+        },
         members={
             member: run_folder.read(TrainRecord, folder.record)
             for member, folder in folders.items()
@@ -147,14 +157,14 @@ def _all(kind: type[T], path: Path) -> list[T]:
 def _notes(config: str) -> dict[str, str]:
     """Return a person's notes; a file that is no TOML has none, and is shown as it is."""
     try:
-        notes = tomllib.loads(config).get("system", {}).get("notes", {})
-    except tomllib.TOMLDecodeError:
+        notes = parse_toml(config).get("system", {}).get("notes", {})
+    except ValueError:
         return {}
     return {str(name): str(text) for name, text in notes.items()}
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bytes(path, limit=MAX_TEXT_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         raise RunFolderError(f"{path} can't be read: {error.strerror}", path=path) from error

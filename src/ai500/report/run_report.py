@@ -15,7 +15,7 @@ from ai500.report.picture_section import picture_section
 from ai500.report.run_data import RunData, read_run_data
 from ai500.report.section import Block, Section
 from ai500.report.section_files import read_sections
-from ai500.report.summary import verdict
+from ai500.report.summary import accelerators, verdict
 from ai500.rules.decisions import DECISIONS
 
 
@@ -43,6 +43,7 @@ def write_report(run: RunFolder, program: ReportProgram) -> None:
 def report_page(run: RunData, program: ReportProgram) -> Page:
     """Put the page together."""
     plan, part = run.plan, program(run)
+    workload = plan.workload.replace("_", " ")
     sections = [
         *part.sections,
         *read_sections(run.folder),
@@ -56,10 +57,9 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
     ]
     return Page(
         title=f"{run.state.name}: {part.headline}",
-        kicker=f"{part.benchmark} · {plan.workload.replace('_', ' ')} · class "
-        f"{plan.problem_class} · convention {run.score.convention}",
-        heading=run.state.name,
-        facts=f"{_date(run.started_at)} · ai500 {run.state.version}",
+        kicker=f"{part.benchmark} · class {plan.problem_class}",
+        heading=f"{workload.capitalize()} on {accelerators(plan, run.system)}",
+        facts=f"Run {run.state.name} · {_date(run.started_at)} · ai500 {run.state.version}",
         lead=[verdict(run), *part.summary],
         sections=[section for section in sections if section is not None],
         footer=[

@@ -33,6 +33,8 @@ class Table:
     """Name of the rows that are folded away in a long table."""
     style: Literal["", "kernels", "layers", "hashes", "trials"] = ""
     """Class in the style sheet that sets the column widths."""
+    shown: int | None = None
+    """Rows that are shown before the rest is folded away; None: the page's default."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,15 @@ class Folded:
     blocks: Sequence[Block]
 
 
-Block = Paragraph | Table | Grid | Items | Listing | Cards | Notice | Folded
+@dataclass(frozen=True)
+class Beside:
+    """Blocks with a figure at their right on a wide screen, above it on a narrow one."""
+
+    blocks: Sequence[Block]
+    figure: Figure
+
+
+Block = Paragraph | Table | Grid | Items | Listing | Cards | Notice | Folded | Beside
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,17 @@ class Section:
         return slug(self.title)
 
 
+def anchors(sections: Sequence[Section]) -> list[str]:
+    """Return an identifier of its own for each section: system, system-2."""
+    counts: Counter[str] = Counter()
+    names = []
+    for section in sections:
+        counts[section.anchor] += 1
+        number = counts[section.anchor]
+        names.append(section.anchor if number == 1 else f"{section.anchor}-{number}")
+    return names
+
+
 def slug(title: str) -> str:
     """Return a title as a word of letters, digits and hyphens."""
     return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
@@ -160,6 +181,9 @@ def figures_of(blocks: Iterable[Block]) -> Iterator[Figure]:
     for block in blocks:
         if isinstance(block, Grid):
             yield from (figure for figure in block.figures if isinstance(figure, Figure))
+        elif isinstance(block, Beside):
+            yield from figures_of(block.blocks)
+            yield block.figure
         elif isinstance(block, Folded):
             yield from figures_of(block.blocks)
 

@@ -13,16 +13,19 @@ from ai500.report.section import Notice, Paragraph, Section, Table
 MOST_MEMBERS_NAMED = 12
 
 
+def accelerators(plan: Plan, system: System) -> str:
+    """Describe the accelerators of a plan: '8 × NVIDIA H200'."""
+    if plan.device == "cpu":
+        return f"{counted(plan.system_scale, 'CPU slot')} ({system.cpu})"
+    names = " and ".join(dict.fromkeys(system.accelerators)) or plan.device
+    return f"{plan.system_scale:,} × {names}"
+
+
 def hardware(plan: Plan, system: System) -> str:
     """Describe the accelerators of a plan and their nodes."""
-    if plan.device == "cpu":
-        accelerators = f"{counted(plan.system_scale, 'CPU slot')} ({system.cpu})"
-    else:
-        names = " and ".join(dict.fromkeys(system.accelerators)) or plan.device
-        accelerators = f"{plan.system_scale:,} × {names}"
     nodes = [node.name for node in plan.nodes]
     place = nodes[0] if len(nodes) == 1 else f"{len(nodes):,} nodes ({nodes[0]} to {nodes[-1]})"
-    return f"{accelerators} of {place}"
+    return f"{accelerators(plan, system)} of {place}"
 
 
 def vflops_over_trials(score: Score) -> str:

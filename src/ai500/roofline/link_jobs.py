@@ -15,6 +15,7 @@ from pathlib import Path
 from ai500.config import Config, SlurmConfig
 from ai500.core.errors import EnvironmentLacksError, JobError
 from ai500.core.source import DIE_WITH_PARENT
+from ai500.jobs.outage import ask_patiently
 from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
 from ai500.records import run_folder
@@ -126,12 +127,19 @@ def job_name(folder: Path) -> str:
     return "ai500-roofline-" + re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.name)[:40]
 
 
-def run_batch_script(text: str, *, folder: Path, on_state: Callable[[str], None]) -> None:
+def run_batch_script(
+    text: str, *, folder: Path, patience_seconds: float, on_state: Callable[[str], None]
+) -> None:
     """Submit the script and wait for the job's end; Ctrl-C cancels it."""
     job = commands.submit_script(text, options=[f"--chdir={folder}"])
     try:
         while True:
-            status = commands.job_states([job])[job]
+            states = ask_patiently(
+                lambda: commands.job_states([job]),
+                patience_seconds=patience_seconds,
+                on_outage=lambda reason: on_state(f"job {job}: {reason}"),
+            )
+            status = states[job]
             on_state(f"job {job}: {status.reason if status.state == 'pending' else status.state}")
             if status.state not in ("pending", "running"):
                 break

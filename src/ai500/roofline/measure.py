@@ -319,7 +319,12 @@ def measure_cluster(
         python=python,
     )
     (folder / "job.sh").write_text(script, encoding="utf-8")
-    link_jobs.run_batch_script(script, folder=folder, on_state=observer.stage)
+    link_jobs.run_batch_script(
+        script,
+        folder=folder,
+        patience_seconds=60 * config.scheduler.patience_minutes,
+        on_state=observer.stage,
+    )
     record = run_folder.read(RooflineRecord, node)
     links = run_folder.read_all(LinkTime, folder / "links.json")
     unavailable = tuple(entry for entry in record.unavailable if entry[0] != "links")

@@ -1,6 +1,7 @@
 """Facts of a run, layer by layer: what the workers recorded beside what the class prescribes.
 
-`check` shows the facts, the rules compare them with the reference, `diff` compares two runs.
+`check` shows the facts, the rules compare them with the reference, `compare` shows
+the differences between two runs.
 """
 
 from __future__ import annotations

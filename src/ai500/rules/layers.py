@@ -81,4 +81,4 @@ ASPECTS: dict[str, Aspect] = {
     "operating system": Aspect(2, "hardware", "V2 §5.1.8", "compilers at −O2"),
     "hardware": Aspect(1, "hardware", "V2 §5.1.9", "CPUs, memory, network, and their number"),
 }
-"""Aspects by name (V2 §5.1). The rules, `check`, `diff` and docs/rules.md read this table."""
+"""Aspects by name (V2 §5.1). The rules, `check`, `compare` and docs/rules.md read this table."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ai500.bagging.program import ENSEMBLE
 from ai500.core import events
 from ai500.core.clocks import on_one_clock
-from ai500.pipeline import scoring
 from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, System, run_folder
 from ai500.records.run_folder import RunFolder
@@ -24,7 +23,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPo
     if not run.state.exists():
         return MissingPoint(point.name, point.label, "not run yet", False)
     plan = run_folder.read(Plan, run.plan)
-    if scoring.state_of(run, plan) != "finished":
+    if run_folder.state_of(run, plan) != "finished":
         return MissingPoint(point.name, point.label, f"not finished: {path}", run.score.exists())
     score, hyper = run_folder.read(Score, run.score), plan.hyperparameters
     run_events, conditions = list(events.read_checked(run.events)), read_conditions(path)

@@ -109,7 +109,7 @@ def check_workload(study: Study, context: StudyContext) -> None:
             f"`ai500 study {study.name}` compares runs of ai500's own workers, not of a script.",
             key="framework.kind",
             value="script",
-            remedy="Compare runs of a script with `ai500 diff`.",
+            remedy="Compare runs of a script with `ai500 compare`.",
         )
     if program_of(context.plan) is SEARCH and not study.supports_search:
         raise InputError(

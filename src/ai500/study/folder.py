@@ -21,7 +21,6 @@ from ai500 import config as configuration
 from ai500.config import Config
 from ai500.core.errors import AI500Error, RunFolderError
 from ai500.core.schema import decode, encode
-from ai500.pipeline import scoring
 from ai500.records import Plan, Score, System, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
@@ -173,7 +172,7 @@ def finished_runs(folders: Iterable[Path]) -> list[FinishedRun]:
             run = RunFolder.open(path)
             config = configuration.load(run.config)
             plan, machine = run_folder.read(Plan, run.plan), run_folder.read(System, run.system)
-            if scoring.state_of(run, plan) == "finished":
+            if run_folder.state_of(run, plan) == "finished":
                 key = work_digest(config, plan, machine, source=recorded_source(run))
                 kin = cost_family(config, plan, machine)
                 runs.append(FinishedRun(run, key, kin, run_folder.read(Score, run.score)))

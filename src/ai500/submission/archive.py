@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ai500.core.atomic import explaining_write_errors, write_parts
 from ai500.core.errors import InputError
+from ai500.core.reading import open_regular
 
 BLOCK = 512
 MAX_FILES = 500_000
@@ -131,7 +132,7 @@ def unpack(path: Path, target: Path) -> Unpacked:
     """Write the archive's files under `target`; each problem names its file."""
     result = Unpacked()
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
     with file:
@@ -235,7 +236,7 @@ def _copy(file: BinaryIO, length: int, target: Path) -> Digest:
 
 def other_file_type(path: Path) -> str | None:
     """Describe a file that is not a submission; return None if it begins like one."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(BLOCK)
     if start[_USTAR_OFFSET:].startswith(_USTAR):
         return None

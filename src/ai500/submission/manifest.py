@@ -26,6 +26,7 @@ from ai500 import records
 from ai500.core import editions, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
+from ai500.core.reading import FORBIDDEN, read_json
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
 from ai500.pipeline.programs import program_of
@@ -33,7 +34,7 @@ from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
 from ai500.submission import archive, signing, untrusted
-from ai500.submission.archive import Digest, Unpacked, printable
+from ai500.submission.archive import MAX_PROBLEMS, Digest, Unpacked, printable
 
 T = TypeVar("T")
 FORMAT = 1
@@ -53,7 +54,14 @@ REQUIRED_FILES = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json"
 TRIAL_FILES = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
 MEMBER_FILES = ("task.json", "events.jsonl", "record.json")
+OPTIONAL_MEMBER_FILES = ("log.txt", "graph.json")
+OF_TRIAL = re.compile(r"/(systems/[^/]+\.json|meters/[^/]+\.jsonl|slurm/[^/]+\.sh)$")
+"""Files of a trial whose names follow from its nodes and jobs."""
+ROOFLINE = "roofline.json"
 MAX_TEXT = 200
+# Events of the run about one member that its own log does not have: its jobs, its requeues.
+EVENT_BYTES_PER_MEMBER = 16_384
+_MEMBER_EVENTS = re.compile(r"trials/\d+/members/\d+/events\.jsonl")
 
 
 class SubmissionError(InputError):
@@ -209,8 +217,9 @@ class _Checker:
 
     def check_contents(self) -> None:
         """Delete files that are unsafe to read."""
+        budget = untrusted.Budget.of(sum(digest.bytes for digest in self._files.values()))
         for name in sorted(self._files):
-            if reason := untrusted.refusal(self._folder / name):
+            if reason := untrusted.refusal(self._folder / name, budget):
                 self._withhold(name, reason)
 
     def check_manifest(self) -> Manifest | None:
@@ -220,15 +229,15 @@ class _Checker:
             return None
         raw = (self._folder / MANIFEST).read_bytes()
         if json_text(schema.encode(manifest)).encode() != raw:
-            self._problems.append(f"{MANIFEST}: it is not as `ai500 submit` writes it")
+            self._report(f"{MANIFEST}: it is not as `ai500 submit` writes it")
         listed, present = manifest.files, set(self._files) - {MANIFEST, SIGNATURE}
         for name in sorted(listed):
             self._require(name)
         for name in sorted(present - set(listed)):
-            self._problems.append(f"{name}: {MANIFEST} does not list it")
+            self._report(f"{name}: {MANIFEST} does not list it")
         for name in sorted(present & set(listed)):
             if listed[name] != self._files[name]:
-                self._problems.append(f"{name}: {_difference(listed[name], self._files[name])}")
+                self._report(f"{name}: {_difference(listed[name], self._files[name])}")
         return manifest
 
     def check_records(self) -> Info | None:
@@ -242,29 +251,43 @@ class _Checker:
         elif plan is not None:
             for name in required_files(plan):
                 self._require(name)
+            self._refuse_others(plan)
+            self._check_size_of_events()
         for name in sorted(self._readable):
             if (kind := _record_kind(name)) is not None:
                 self._decoded(kind, name)
         if plan is not None and info is not None:
             names = (info.workload, info.problem_class)
             if names != (plan.workload, plan.problem_class):
-                self._problems.append(
+                self._report(
                     f"{INFO}: it says {printable(' '.join(names))}, plan.json "
                     f"{printable(plan.workload)} {printable(plan.problem_class)}"
                 )
         return info
+
+    def _refuse_others(self, plan: records.Plan) -> None:
+        """Refuse files that no submission of this plan has: nobody would judge them."""
+        required = {*REQUIRED_FILES, SIGNATURE, *required_files(plan)}
+        folders = {f"trials/{trial:02d}" for trial in range(1, plan.trials + 1)}
+        members = {name.rpartition("/")[0] for name in required if "/members/" in name}
+        for name in sorted(self._files.keys() - required - {NOTES, ROOFLINE}):
+            folder, _, file = name.rpartition("/")
+            of_member = folder in members and file in OPTIONAL_MEMBER_FILES
+            of_trial = folder.rpartition("/")[0] in folders and OF_TRIAL.search(name)
+            if not of_member and not of_trial:
+                self._report(f"{name}: no file of a submission of this plan")
 
     def _info(self) -> Info | None:
         info = self._decoded(Info, INFO)
         if info is None:
             return None
         if info.format != FORMAT:
-            self._problems.append(
+            self._report(
                 f"{INFO}: it has format {info.format}, this version reads {FORMAT}: "
                 f"it was made for ai500 {printable(info.ai500_version)}"
             )
         for key, reason in info_problems(info):
-            self._problems.append(f"{INFO}: {key} {reason}")
+            self._report(f"{INFO}: {key} {reason}")
         return info
 
     def _implausible(self, plan: records.Plan) -> str | None:
@@ -280,26 +303,50 @@ class _Checker:
             return f"it plans {epochs} epochs, which events.jsonl can't contain"
         return None
 
+    def _check_size_of_events(self) -> None:
+        """Refuse a log of the run that can't be the sum of its members' logs."""
+        members = [
+            digest.bytes for name, digest in self._files.items() if _MEMBER_EVENTS.fullmatch(name)
+        ]
+        run = self._files.get("events.jsonl")
+        if (
+            run
+            and "events.jsonl" in self._readable
+            and run.bytes > 2 * sum(members) + EVENT_BYTES_PER_MEMBER * (len(members) + 100)
+        ):
+            self._withhold(
+                "events.jsonl",
+                f"it has {run.bytes} bytes, the logs of its members have {sum(members)}: "
+                "most of its events are in no member's log",
+            )
+
     def _decoded(self, kind: type[T], name: str) -> T | None:
         """Decode a record, or a list of records; withhold the file if it is not one."""
         if name not in self._readable:
             return None
         try:
-            value = untrusted.parse((self._folder / name).read_text(encoding="utf-8"))
+            value = read_json(self._folder / name)
             return schema.decode(kind, value)
         except SchemaError as error:
             self._withhold(name, printable(str(error)))
             return None
 
+    def _report(self, problem: str) -> None:
+        """Add a problem; a file with a million of them has most of them unread."""
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(problem)
+        elif len(self._problems) == MAX_PROBLEMS:
+            self._problems.append("more problems are not listed")
+
     def _require(self, name: str) -> None:
         if name not in self._files and name not in self._missing:
             self._missing.add(name)
-            self._problems.append(f"{printable(name)}: missing")
+            self._report(f"{printable(name)}: missing")
 
     def _withhold(self, name: str, reason: str) -> None:
-        self._problems.append(f"{name}: {reason}")
+        self._report(f"{name}: {reason}")
         self._readable.discard(name)
-        (self._folder / name).unlink()
+        (self._folder / name).unlink(missing_ok=True)
 
 
 def required_files(plan: records.Plan) -> Iterator[str]:
@@ -317,7 +364,7 @@ def info_problems(info: Info) -> Iterator[tuple[str, str]]:
         text = getattr(info, key)
         if len(text) > MAX_TEXT:
             yield key, f"has more than {MAX_TEXT} characters"
-        elif not text.isprintable():
+        elif not text.isprintable() or FORBIDDEN.search(text):
             yield key, "has characters that can't be shown"
     if not editions.is_edition(info.edition):
         yield "edition", f"= {printable(info.edition)!r} is not a year and a month such as 2026-11"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
 from ai500.config import Config, TrainConfig
-from ai500.core.errors import ConfigError
+from ai500.core.errors import ConfigError, InputError
+from ai500.core.reading import parse_toml, read_text
 from ai500.records import Hyperparameters, Plan, System, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
@@ -58,6 +58,18 @@ def rerun_config(
     return config
 
 
+def members_config(
+    submission: Submission, *, local: Path | None, overrides: dict[str, Any]
+) -> Config:
+    """Return the configuration of a rerun of members: the submission's own seed and trials.
+
+    A member is repeated with its bootstrap, its order of samples and its initial weights.
+    """
+    plan = run_folder.read(Plan, submission.run.plan)
+    config = rerun_config(submission, local=local, runs=plan.trials, overrides=overrides)
+    return replace(config, run=replace(config.run, seed=plan.seed, trials=plan.trials))
+
+
 def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:
     """Yield the recorded values in which the systems of two runs differ."""
     systems = [run_folder.read(System, run.system) for run in (claimed, repeated)]
@@ -74,7 +86,7 @@ def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]
 
 
 def _submitted_settings(path: Path) -> Iterator[tuple[str, Any]]:
-    for section, content in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for section, content in parse_toml(read_text(path)).items():
         if section not in SUBMITTED_SECTIONS:
             continue
         if not isinstance(content, dict):
@@ -97,8 +109,8 @@ def _hyperparameters(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 def _sections(path: Path) -> Iterator[str]:
     try:
-        yield from tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        yield from parse_toml(read_text(path))
+    except (OSError, ValueError, InputError):
         return  # `configuration.load` reports the error
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from ai500.core import schema
 from ai500.core.atomic import explaining_write_errors, json_text, write_text
 from ai500.core.errors import EnvironmentLacksError, InputError
-from ai500.submission import untrusted
+from ai500.core.reading import open_regular, parse_json
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -122,9 +122,9 @@ def verify(text: bytes, *, manifest: bytes) -> str:
     from cryptography.exceptions import InvalidSignature
 
     try:
-        signature = schema.decode(Signature, untrusted.parse(text.decode("utf-8")))
+        signature = schema.decode(Signature, parse_json(text.decode("utf-8")))
         signature_bytes = base64.b64decode(signature.signature, validate=True)
-    except (ValueError, schema.SchemaError, untrusted.UnsafeFileError, RecursionError) as error:
+    except (ValueError, schema.SchemaError) as error:
         raise BadSignatureError(f"it is not a signature ({error})") from error
     public = _public_key(signature.public_key.encode("utf-8", errors="replace"))
     if json_text(schema.encode(_signature(public, signature_bytes))).encode() != text:
@@ -187,7 +187,7 @@ def _fingerprint(key: Ed25519PublicKey) -> str:
 
 def _key_bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(MAX_KEY_BYTES)
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error

@@ -1,125 +1,167 @@
-"""Check that untrusted files are of the type that their name says, and safe to read.
+"""Check that a submission's files are of the type that their name says, and safe to read.
 
-Python's `json` accepts NaN, 1e999 as infinity, duplicate keys, and nesting as deep as the stack;
-no file that ai500 writes contains them.
+`core.reading` has the bounds of one file; here stand those of a whole submission, in proportion to
+its size: whatever a file of 100 MB contains, verifying it takes seconds and a few hundred MB.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Files that grow with the ensemble: the manifest, the plan, a trial's lists.
-MAX_DOCUMENT_BYTES = 64 << 20
+from ai500.core.errors import InputError
+from ai500.core.reading import (
+    CONTROL,
+    INVISIBLE,
+    MAX_DOCUMENT_BYTES,
+    UnsafeTextError,
+    count_values,
+    parse_json,
+    parse_toml,
+    read_lines,
+    read_text,
+)
+
 # Files about one member, one node, or the submission itself.
 MAX_RECORD_BYTES = 1 << 20
 MAX_LINES_BYTES = 512 << 20
 MAX_TEXT_BYTES = 1 << 20
-# Values of one document: a value takes more memory than its bytes in the file.
-MAX_VALUES = 4_000_000
-MAX_LINE = 8 << 20
-MAX_DEPTH = 32
-MAX_DIGITS = 40
+# A submission of N bytes has at most N / 8 values and N / 80 lines of logs; an event has 22 values
+# in 300 bytes; a sample of one meter has 90 bytes, other lines count twice. Small submissions
+# may be denser.
+BYTES_PER_VALUE, MIN_VALUES = 8, 2_000_000
+BYTES_PER_LINE, MIN_LINES = 80, 100_000
+# A crash tears one line per attempt.
+MAX_LINES_WITHOUT_EVENT = 1000
+# Of one node in one trial: its samples are in memory together. 17 hours of 40 meters, each second.
+MAX_METER_VALUES = 2_500_000
+# Names of systems, nodes, devices and people stand in everybody's page.
+MAX_SHOWN_STRING = 1024
 _RECORDS = re.compile(
     r".*/members/\d+/[^/]+|.*/systems/[^/]+|(.*/)?(run|submission|signature|trial)\.json"
 )
-# Surrogates, and control characters, which could control a terminal.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\U0010ffff]")
+_SHOWN = re.compile(r"(.*/)?((system|plan|submission|score|placement)\.json|systems/[^/]+)")
+_METERS = re.compile(r"(.*/trials/\d+)/meters/[^/]+")
+_NOT_SHOWN = re.compile(rf"(?![\r\x85])[{CONTROL}{INVISIBLE}]")
 
 
-class UnsafeFileError(Exception):
-    """Reason why an untrusted file is refused."""
+@dataclass
+class Budget:
+    """Values and lines that the files of one submission may still have."""
+
+    values: int = MIN_VALUES
+    lines: int = MIN_LINES
+    meter_values: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(trial, boot id) → values of the node's meters so far."""
+
+    @classmethod
+    def of(cls, total: int) -> Budget:
+        """Return the budget of a submission of so many bytes."""
+        return cls(
+            max(MIN_VALUES, total // BYTES_PER_VALUE), max(MIN_LINES, total // BYTES_PER_LINE)
+        )
+
+    def spend(self, text: str) -> int:
+        """Take the values of a text from the budget, before it is parsed; return their number."""
+        number = count_values(text)
+        self.values -= number
+        if self.values < 0:
+            raise UnsafeTextError("up to this file, there are too many values for so few bytes")
+        return number
+
+    def spend_lines(self, number: int) -> None:
+        """Take lines of a log from the budget."""
+        self.lines -= number
+        if self.lines < 0:
+            raise UnsafeTextError("up to this file, there are too many lines for so few bytes")
+
+    def spend_meters(self, node: tuple[str, str], number: int) -> None:
+        """Add values of a node's meters."""
+        self.meter_values[node] = self.meter_values.get(node, 0) + number
+        if self.meter_values[node] > MAX_METER_VALUES:
+            raise UnsafeTextError(
+                f"the meters of one node have more than {MAX_METER_VALUES} values"
+            )
 
 
-def refusal(path: Path) -> str | None:
+def refusal(path: Path, budget: Budget | None = None) -> str | None:
     """Return why a file may not be read, or None; its suffix determines the checks."""
     check = _CHECKS.get(path.suffix)
     if check is None:
         return f"files that end in {path.suffix!r} are not part of a submission"
     try:
-        check(path)
-    except UnsafeFileError as reason:
+        check(path, budget or Budget())
+    except UnsafeTextError as reason:
         return str(reason)
-    except UnicodeDecodeError:
-        return "it is not UTF-8"
-    except RecursionError:
-        return f"it is nested deeper than {MAX_DEPTH}"
+    except InputError as error:
+        return str(error).replace(f"{path} ", "it ", 1).replace(f"{path}, ", "", 1).rstrip(".")
     return None
-
-
-def parse(text: str) -> Any:
-    """Parse JSON strictly; raise JSONDecodeError if the text is not JSON at all."""
-    # Counted before parsing, which would already take the memory.
-    if sum(map(text.count, ",:[{")) > MAX_VALUES:
-        raise UnsafeFileError(f"it has more than {MAX_VALUES} values")
-    value = json.loads(
-        text,
-        object_pairs_hook=_unique_keys,
-        parse_int=_integer,
-        parse_float=_finite,
-        parse_constant=_refuse_constant,
-    )
-    _check_values(value)
-    return value
 
 
 def without_control_characters(data: bytes) -> bytes:
     """Replace the characters that `refusal` forbids: a log may contain any program's output."""
-    return _CONTROL.sub("\ufffd", data.decode("utf-8", errors="replace")).encode()
+    return _NOT_SHOWN.sub("\ufffd", data.decode("utf-8", errors="replace")).encode()
 
 
-def _check_size(path: Path, limit: int) -> None:
-    size = path.stat().st_size
-    if size > limit:
-        raise UnsafeFileError(f"it has {size} bytes, more than {limit}")
-
-
-def _read(path: Path, limit: int) -> str:
-    _check_size(path, limit)
-    return path.read_bytes().decode("utf-8")
-
-
-def _check_json(path: Path) -> None:
+def _check_json(path: Path, budget: Budget) -> None:
     record = _RECORDS.fullmatch(path.as_posix())
+    text = read_text(path, limit=MAX_RECORD_BYTES if record else MAX_DOCUMENT_BYTES)
+    budget.spend(text)
     try:
-        parse(_read(path, MAX_RECORD_BYTES if record else MAX_DOCUMENT_BYTES))
+        if _SHOWN.fullmatch(path.as_posix()):
+            parse_json(text, max_string=MAX_SHOWN_STRING)
+        else:
+            parse_json(text)
     except json.JSONDecodeError as error:
-        raise UnsafeFileError(f"it is not JSON: {error.msg} (line {error.lineno})") from error
+        raise UnsafeTextError(f"it is not JSON: {error.msg} (line {error.lineno})") from error
 
 
-def _check_lines(path: Path) -> None:
-    _check_size(path, MAX_LINES_BYTES)
-    # Lines end as for `events.read`, which skips a line that is not JSON (torn by a crash).
-    with path.open(encoding="utf-8") as file:
-        number = 0
-        while line := file.readline(MAX_LINE + 1):
-            number += 1
-            if len(line) > MAX_LINE:
-                raise UnsafeFileError(f"line {number} is longer than {MAX_LINE} characters")
-            try:
-                parse(line)
-            except json.JSONDecodeError:
-                continue
-            except UnsafeFileError as reason:
-                raise UnsafeFileError(f"line {number}: {reason}") from reason
+def _check_lines(path: Path, budget: Budget) -> None:
+    if (size := path.stat().st_size) > MAX_LINES_BYTES:
+        raise UnsafeTextError(f"it has {size} bytes, more than {MAX_LINES_BYTES}")
+    meters = _METERS.fullmatch(path.as_posix())
+    node: tuple[str, str] | None = None
+    others = 0
+    for number, line in read_lines(path):
+        try:
+            budget.spend_lines(1 if meters else 2)
+            values = budget.spend(line)
+            event = _event(line)
+        except UnsafeTextError as reason:
+            raise UnsafeTextError(f"line {number}: {reason}") from reason
+        if event is None:
+            others += 1
+            if others > MAX_LINES_WITHOUT_EVENT:
+                raise UnsafeTextError(f"more than {MAX_LINES_WITHOUT_EVENT} lines are no events")
+        elif meters:
+            node = node or (meters[1], str(event.get("boot") or event.get("host")))
+            budget.spend_meters(node, values)
 
 
-def _check_toml(path: Path) -> None:
-    text = _read(path, MAX_TEXT_BYTES)
+def _event(line: str) -> Any:
+    """Parse a line as `core.events` does: one that is not JSON was torn by a crash."""
     try:
-        _check_values(tomllib.loads(text))
+        event = parse_json(line)
+    except json.JSONDecodeError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def _check_toml(path: Path, budget: Budget) -> None:
+    try:
+        parse_toml(read_text(path, limit=MAX_TEXT_BYTES))
+    except UnsafeTextError:
+        raise
     except ValueError as error:
-        raise UnsafeFileError(f"it is not TOML: {error}") from error
+        raise UnsafeTextError(f"it is not TOML: {error}") from error
 
 
-def _check_text(path: Path) -> None:
-    if character := _CONTROL.search(_read(path, MAX_TEXT_BYTES)):
-        raise UnsafeFileError(f"it has a control character ({character[0]!r})")
+def _check_text(path: Path, budget: Budget) -> None:
+    if match := _NOT_SHOWN.search(read_text(path, limit=MAX_TEXT_BYTES)):
+        raise UnsafeTextError(f"it has a control or invisible character ({match[0]!a})")
 
 
 _CHECKS = {
@@ -130,46 +172,3 @@ _CHECKS = {
     ".sh": _check_text,
     ".md": _check_text,
 }
-
-
-def _check_values(value: Any) -> None:
-    """Check depth and strings, without recursion."""
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise UnsafeFileError(f"it is nested deeper than {MAX_DEPTH}")
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below += item
-                below += item.values()
-            elif isinstance(item, list):
-                below += item
-            elif isinstance(item, str) and not item.isprintable() and _FORBIDDEN.search(item):
-                raise UnsafeFileError("a string has a control character or a lone surrogate")
-        level = below
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise UnsafeFileError("duplicate key")
-    return table
-
-
-def _integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise UnsafeFileError(f"a number has more than {MAX_DIGITS} digits")
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise UnsafeFileError(f"the number {text[:MAX_DIGITS]} is out of range")
-    return value
-
-
-def _refuse_constant(text: str) -> float:
-    raise UnsafeFileError(f"{text} is not a number")

@@ -7,11 +7,14 @@ twice: in the member's own log and in the run's.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import marshal
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from itertools import product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,8 @@ from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score, run_fold
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
-from ai500.submission.archive import printable
+from ai500.submission.archive import MAX_PROBLEMS, printable
+from ai500.submission.consistency import LoggedJob, contradicting_records
 from ai500.submission.description import SubmitOptions, describe, run_script
 from ai500.submission.manifest import (
     INFO,
@@ -43,6 +47,10 @@ from ai500.submission.manifest import (
 TOLERANCE = 1e-9
 # Months that a run may end before the edition of the list, or after it as a late entry.
 MAX_EDITION_MONTHS, MAX_LATE_MONTHS = 24, 12
+# Time zones make a computer's date differ by a day; its clock may be wrong by as much.
+MAX_CLOCK_ERROR_SECONDS = 86_400.0
+# A file of results is compared value by value unless it is so many times larger than its own.
+MAX_GROWTH = 8
 MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
 
 
@@ -67,19 +75,29 @@ class Verification:
     """Number of values that were compared."""
     score: Score | None
     """Recomputed score; None: it could not be computed from the records."""
+    broken: tuple[str, ...] = ()
+    """Rules that the run breaks at the submission's level, or that could not be checked."""
 
     @property
     def confirmed(self) -> bool:
         """True if the submitted score follows from the events."""
         return self.score is not None and not self.problems and not self.differences
 
+    @property
+    def valid(self) -> bool:
+        """True if the score is confirmed and no rule is broken: the list ranks it."""
+        return self.confirmed and not self.broken
 
-def recompute(submission: Submission) -> Verification:
-    """Compute everything again from the raw events, and compare; write nothing."""
+
+def recompute(submission: Submission, *, now: float | None = None) -> Verification:
+    """Compute everything again from the raw events, and compare; write nothing.
+
+    `now` is today's date in seconds since 1970; the computer's own by default.
+    """
     problems = list(submission.problems)
     try:
         with contradictions_as_errors(submission.path.name):
-            return _compare(submission.run, submission.require_info(), problems)
+            return _compare(submission.run, submission.require_info(), problems, now=now)
     except AI500Error as error:
         if not problems:  # otherwise the problems explain the error
             # The temporary folder is meaningless to a reader, and differs each time.
@@ -87,12 +105,16 @@ def recompute(submission: Submission) -> Verification:
         return Verification(tuple(problems), (), 0, None)
 
 
-def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
+def _compare(run: RunFolder, info: Info, problems: list[str], *, now: float | None) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    problems += contradictions(run, run_folder.read(Plan, run.plan))
-    compared, differences = 0, []
+    problems += contradictions(run, run_folder.read(Plan, run.plan), now=now)
+    compared, differences = 0, list[Difference]()
     for name, content in result_files(score, judgement).items():
         path = run.path / name
+        size = path.stat().st_size if path.exists() else 0
+        if size > MAX_GROWTH * len(content):
+            differences.append(Difference(name, "bytes", str(size), str(len(content))))
+            continue
         recomputed = dict(_leaves(json.loads(content)))
         claimed = dict(_leaves(run_folder.read_json(path))) if path.exists() else {}
         keys = dict.fromkeys([*recomputed, *claimed])
@@ -102,7 +124,8 @@ def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
             for key in keys
             if not _equal(claimed.get(key, _ABSENT), recomputed.get(key, _ABSENT))
         ]
-    return Verification(tuple(problems), tuple(differences), compared, score)
+    broken = tuple(finding.cited for finding in judgement.violations)
+    return Verification(tuple(problems), tuple(differences), compared, score, broken)
 
 
 def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
@@ -116,19 +139,31 @@ def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
     return {name: json_text(schema.encode(record)).encode() for name, record in records.items()}
 
 
-def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Yield the records that don't agree with each other."""
-    yield from _contradicting_events(run, plan)
-    for trial in range(1, plan.trials + 1):
-        yield from _contradicting_bootstraps(run, plan, trial)
-    if (run.path / INFO).exists():
-        yield from _unfounded_claims(run, plan)
+def contradictions(run: RunFolder, plan: Plan, *, now: float | None = None) -> Iterator[str]:
+    """Yield the records that don't agree with each other or with today, a thousand at most."""
+    logged: set[LoggedJob] = set()
+    trials = range(1, plan.trials + 1)
+    found = chain(
+        _contradicting_events(run, plan, logged=logged, now=time.time() if now is None else now),
+        *(_contradicting_bootstraps(run, plan, trial) for trial in trials),
+        *(contradicting_records(run, plan, trial, logged=logged) for trial in trials),
+        _unfounded_claims(run, plan) if (run.path / INFO).exists() else (),
+    )
+    return islice(found, MAX_PROBLEMS)
 
 
-def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
-    collected: dict[tuple[Any, Any], dict[Any, Event]] = {}
+def _contradicting_events(
+    run: RunFolder, plan: Plan, *, logged: set[LoggedJob], now: float
+) -> Iterator[str]:
+    """Compare the run's log with the members' own and with today; add its jobs to `logged`."""
+    collected: dict[tuple[Any, Any], dict[Any, bytes]] = {}
     results: dict[Any, Any] = {}
+    latest = now
     for event in events.read(run.events):
+        if isinstance(wall := event.get("wall"), float):
+            latest = max(latest, wall)
+        if event["event"].startswith("job_"):
+            logged.add((str(event.get("trial")), str(event.get("member")), str(event.get("job"))))
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:
@@ -137,9 +172,12 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             if number in member_log:
                 kind = printable(event["event"])
                 yield f"events.jsonl: duplicate event {kind!r} of a member"
-            member_log[number] = {key: event[key] for key in event if key != "member_sequence"}
+            del event["member_sequence"]
+            member_log[number] = _fingerprint(event)
         elif event["event"] in MEMBER_EVENTS:
             yield f"events.jsonl: event {event['event']!r} is in no member's log"
+    if latest > now + MAX_CLOCK_ERROR_SECONDS:
+        yield f"events.jsonl: an event is {(latest - now) / 86_400:.4g} days after today"
     planned = set(product(range(1, plan.trials + 1), range(plan.ensemble_size)))
     for trial, member in sorted(set(collected) - planned, key=repr):
         yield (
@@ -153,9 +191,14 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             yield f"{_name(run, folder.ensemble)}: differs from events.jsonl on trial {trial}"
         for member in range(plan.ensemble_size):
             path = folder.member(member).events
-            member_log = {event.get("sequence"): event for event in events.read(path)}
+            member_log = {event.get("sequence"): _fingerprint(event) for event in events.read(path)}
             if member_log != collected.get((trial, member), {}):
                 yield f"{_name(run, path)}: differs from events.jsonl on this member"
+
+
+def _fingerprint(event: Event) -> bytes:
+    """Return a digest of an event, for comparison: two logs of events would fill the memory."""
+    return hashlib.blake2b(marshal.dumps(sorted(event.items()), 2), digest_size=16).digest()
 
 
 def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterator[str]:
@@ -165,6 +208,7 @@ def _contradicting_bootstraps(run: RunFolder, plan: Plan, trial: int) -> Iterato
     samples = reference_class(plan).train_samples
     if sorted(record.member for record in records) != list(range(plan.ensemble_size)):
         yield f"{_name(run, path)}: not one bootstrap of each of {plan.ensemble_size} members"
+        return  # drawing them all again could take any time
     if plan.sampler not in SAMPLERS or plan.definition.train_samples != samples:
         return  # the rules "own bootstraps" and "same data" report it
     seed = derive(plan.seed, Stream.TRIAL, trial)

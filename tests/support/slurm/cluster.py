@@ -100,7 +100,7 @@ class Cluster:
         self.check_prerequisites()
         try:
             self._lay_out()
-            self._start_munge()
+            self.start_munge()
             if self.settings.accounting:
                 self._start_accounting()
             self.start_controller()
@@ -159,6 +159,10 @@ class Cluster:
         """Stop slurmctld, which saves its state; running jobs keep running."""
         self._daemons.terminate("slurmctld")
 
+    def stop_munge(self) -> None:
+        """Stop munged: every command and daemon of Slurm fails to authenticate."""
+        self._daemons.terminate("munged")
+
     def cut_network(self, name: str) -> None:
         """Disconnect a node's network."""
         self._require_bridge().cut(name)
@@ -169,6 +173,8 @@ class Cluster:
 
     def heal(self, *, timeout: float = 120) -> None:
         """Restore a cluster after a test: all nodes idle, no jobs."""
+        if "munged" not in self._daemons:
+            self.start_munge()
         if "slurmctld" not in self._daemons:
             self.start_controller()
         self.run("scancel", "--quiet", "--user=root")
@@ -270,7 +276,8 @@ class Cluster:
             ports=dict(zip(self.names, ports, strict=True)),
         )
 
-    def _start_munge(self) -> None:
+    def start_munge(self) -> None:
+        """Start munged; no command of Slurm works without it."""
         munge = self.base / "munge"
         names = {"socket": "s", "key-file": "key", "pid-file": "pid", "log-file": "log"}
         files = [f"--{kind}={munge / name}" for kind, name in names.items()]

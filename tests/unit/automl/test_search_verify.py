@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ai500.ranking.read import read_submissions
 from ai500.ranking.site import build
 from ai500.submission import archive, packing
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.rerun import rerun_config
 from ai500.submission.verify import Verification, recompute
 from tests.support.submitted import OPTIONS, contents, with_members_logs
+from tests.support.synthetic_list import judged
 from tests.support.synthetic_search import SearchShape, write_synthetic_search
 
 FIRST = "trials/01/members/000/history.jsonl"
@@ -52,7 +52,7 @@ def test_the_list_of_searches_has_a_column_of_regulated_scores(
     files: dict[str, bytes], tmp_path: Path
 ) -> None:
     archive.pack(tmp_path / "s.ai500", files)
-    built = build(read_submissions(tmp_path, [tmp_path / "s.ai500"]), tmp_path / "site", title="T")
+    built = build(judged(tmp_path), tmp_path / "site", title="T")
     (entry,) = built.entries
     with open_submission(tmp_path / "s.ai500") as submission:
         score = recompute(submission).score

@@ -1,4 +1,4 @@
-"""`ai500 check` and `ai500 diff`: exit codes, both values, 80 columns, nothing written."""
+"""`ai500 check` and `ai500 compare`: exit codes, both values, 80 columns, nothing written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ai500.rules.layers import LAYERS
+from tests.support import changed_records
 from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 from tests.unit.cli.conftest import Run
@@ -32,9 +33,9 @@ def clean(made: Path, tmp_path: Path) -> Path:
 def change_records(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change what every worker recorded."""
     for path in run.glob("trials/*/members/*/record.json"):
-        record = json.loads(path.read_text())
+        record = changed_records.load(path)
         change(record)
-        path.write_text(json.dumps(record))
+        changed_records.save(path, record)
 
 
 def with_momentum(run: Path) -> None:
@@ -44,9 +45,9 @@ def with_momentum(run: Path) -> None:
         record["effective"]["hyperparameters"]["momentum"] = 0.8
 
     change_records(run, change)
-    plan = json.loads((run / "plan.json").read_text())
+    plan = changed_records.load(run / "plan.json")
     plan["hyperparameters"]["momentum"] = 0.8
-    (run / "plan.json").write_text(json.dumps(plan))
+    changed_records.save(run / "plan.json", plan)
 
 
 def trick(record: dict[str, Any]) -> None:
@@ -111,8 +112,8 @@ def test_json_has_every_layer_with_its_facts(ai500: Run, clean: Path) -> None:
         (["check", "."], "not a run folder"),
         (["check", "{run}", "--level", "fre"], "did you mean 'free'?"),
         (["check", "{run}", "--rules", "1999"], "no rule set '1999'; known: 2026.1"),
-        (["diff", "{run}", "nowhere"], "no such run folder or submission"),
-        (["diff", "{run}", "{run}", "--level", "x"], "no such value; known: free, hardware"),
+        (["compare", "{run}", "nowhere"], "no such run folder or submission"),
+        (["compare", "{run}", "{run}", "--level", "x"], "no such value; known: free, hardware"),
     ],
 )
 def test_bad_input_exits_2(ai500: Run, made: Path, arguments: list[str], says: str) -> None:
@@ -180,9 +181,13 @@ def test_a_run_without_a_result_is_named_as_such(ai500: Run, clean: Path) -> Non
 
 
 def test_two_runs_that_keep_the_rules_compare(ai500: Run, clean: Path, made: Path) -> None:
-    system = json.loads((clean / "system.json").read_text())
-    (clean / "system.json").write_text(json.dumps(system | {"cpu": "Another CPU"}))
-    code, out, _ = ai500("diff", made, clean)
+    system = changed_records.load(clean / "system.json")
+    changed_records.save(clean / "system.json", system | {"cpu": "Another CPU"})
+    for path in clean.glob("trials/*/systems/*.json"):
+        node = changed_records.load(path)
+        node["processors"]["model"] = "Another CPU"
+        changed_records.save(path, node)
+    code, out, _ = ai500("compare", made, clean)
     assert code == 0
     text = " ".join(out.split())
     assert "the scores may be compared" in text
@@ -195,7 +200,7 @@ def test_a_difference_where_a_layer_is_fixed_does_not_compare(
     ai500: Run, clean: Path, made: Path
 ) -> None:
     with_momentum(clean)
-    code, out, _ = ai500("diff", made, clean, "--json")
+    code, out, _ = ai500("compare", made, clean, "--json")
     data = json.loads(out)
     assert (code, data["comparable"]) == (1, False)
     [layer] = [each for each in data["layers"] if each["layer"] == 8]
@@ -205,7 +210,7 @@ def test_a_difference_where_a_layer_is_fixed_does_not_compare(
     )  # fmt: skip
     assert difference["allowed"] is False
     assert data["reasons"][0] == "layer 8 differs where it is fixed: momentum"
-    code, out, _ = ai500("diff", made, clean, "--level", "free")
+    code, out, _ = ai500("compare", made, clean, "--level", "free")
     assert code == 0
     assert "different, allowed" in out
 
@@ -214,14 +219,14 @@ def test_runs_of_different_accelerators_show_a_fact_that_one_lacks(
     ai500: Run, clean: Path, made: Path
 ) -> None:
     change_records(clean, lambda record: record["versions"].update(cuda="12.8"))
-    code, out, _ = ai500("diff", made, clean)
+    code, out, _ = ai500("compare", made, clean)
     assert code == 0
     assert "cuda not recorded 12.8" in " ".join(out.split())
 
 
 def test_an_invalid_run_is_not_compared(ai500: Run, made: Path, tmp_path: Path) -> None:
     few = write_synthetic_run(tmp_path / "few", Shape()).path
-    code, out, _ = ai500("diff", made, few)
+    code, out, _ = ai500("compare", made, few)
     assert code == 1
     assert "the second breaks rules: " in " ".join(out.split())
 
@@ -237,7 +242,7 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
         data = json.loads(out)
         assert (exit_code, data["level"], data["problems"]) == (code, level, [])
         assert data["signature"]
-    exit_code, out, _ = ai500("diff", run.path, tmp_path / "free.ai500", "--json")
+    exit_code, out, _ = ai500("compare", run.path, tmp_path / "free.ai500", "--json")
     data = json.loads(out)
     assert (exit_code, data["level"], data["comparable"]) == (0, "free", True)
     assert not any(layer["differences"] for layer in data["layers"])
@@ -246,9 +251,9 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
 def test_a_file_that_contradicts_itself_is_not_judged(ai500: Run, tmp_path: Path) -> None:
     """Its manifest goes with it, and each file by itself keeps the rules."""
     run = submittable_run(tmp_path / "run")
-    data = json.loads(run.trial(1).bootstraps.read_text())
+    data = changed_records.load(run.trial(1).bootstraps)
     data[0]["distinct"] += 1
-    run.trial(1).bootstraps.write_text(json.dumps(data))
+    changed_records.save(run.trial(1).bootstraps, data)
     code, out, _ = ai500("check", packed(run, tmp_path / "mine.ai500"), "--json")
     assert code == 1
     [problem] = json.loads(out)["problems"]
@@ -260,7 +265,7 @@ def test_a_damaged_folder_is_a_sentence_never_a_traceback(
     ai500: Run, clean: Path, made: Path, value: object
 ) -> None:
     change_records(clean, lambda record: record["effective"].update(parallel=value, data=value))
-    for words in (("check", clean), ("diff", made, clean)):
+    for words in (("check", clean), ("compare", made, clean)):
         code, _, err = ai500(*words)
         assert code == 1
         assert "Traceback" not in err
@@ -278,6 +283,6 @@ def test_a_submission_with_problems_is_not_judged(ai500: Run, tmp_path: Path) ->
     code, out, _ = ai500("check", file, "--json")
     assert code == 1
     assert "plan.json" in json.loads(out)["problems"][0]
-    code, _, err = ai500("diff", file, file)
+    code, _, err = ai500("compare", file, file)
     assert code == 1
     assert "plan.json" in err

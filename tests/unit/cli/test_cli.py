@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer.main
 
 from ai500.cli import app
+from ai500.cli.commands import COMMANDS, GROUPS, CommandEntry
+from ai500.config import load
 from ai500.core.errors import (
     ConfigError,
     DataError,
@@ -16,8 +25,15 @@ from ai500.core.errors import (
     JobError,
     RunFolderError,
 )
-from tests.support.commands import Start
+from ai500.core.events import EventLog, read
+from ai500.records.run_folder import RunFolder
+from tests.support.commands import SOURCE, Start
 from tests.unit.cli.conftest import Run
+
+TWO_SLOTS = (
+    "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
+    "--set", "system.device=cpu",
+)  # fmt: skip
 
 
 def fits(text: str, *, but_for: str | Path | None = None) -> bool:
@@ -28,12 +44,10 @@ def fits(text: str, *, but_for: str | Path | None = None) -> bool:
 
 
 def commands() -> list[list[str]]:
-    names = [[command.callback.__name__] for command in app.registered_commands if command.callback]
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        for command in group.typer_instance.registered_commands:
-            assert command.callback is not None
-            names.append([str(group.name), command.name or command.callback.__name__])
+    names = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        names += [[name]] if below is None else [[name, subcommand] for subcommand in below]
     return names
 
 
@@ -75,11 +89,71 @@ def test_every_command_has_help_with_an_example(ai500: Run, command: list[str]) 
     assert fits(out)
 
 
-@pytest.mark.parametrize("group", [[], ["data"], ["study"]], ids=lambda group: " ".join(group))
-def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: list[str]) -> None:
-    code, out, _ = ai500(*group, "--help")
+@pytest.mark.parametrize("group", ["data", "study"])
+def test_the_lists_of_commands_say_whole_sentences(ai500: Run, group: str) -> None:
+    code, out, _ = ai500(group, "--help")
     assert (code, fits(out)) == (0, True)
     assert "..." not in out.partition("Commands:")[2], "a sentence was cut"
+
+
+def test_the_help_lists_every_command_in_its_group(ai500: Run) -> None:
+    code, out, _ = ai500("--help")
+    assert (code, fits(out)) == (0, True)
+    for heading, entries in GROUPS.items():
+        listed = out.partition(f"\n{heading}:\n")[2].partition("\n\n")[0]
+        lines = [" ".join(line.split()) for line in listed.splitlines()]
+        assert lines == [f"{entry.name} {entry.summary}" for entry in entries]
+
+
+@pytest.mark.parametrize("entry", COMMANDS.values(), ids=COMMANDS)
+def test_the_summary_of_the_table_is_the_first_sentence_of_the_help(entry: CommandEntry) -> None:
+    command = typer.main.get_command(app).commands[entry.name]  # type: ignore[attr-defined]
+    assert (command.help or "").partition("\n")[0] == entry.summary
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_no_help_shows_the_types_of_the_argument_parser(ai500: Run, command: list[str]) -> None:
+    _, out, _ = ai500(*command, "--help")
+    for word in (
+        "<path>",
+        "<str>",
+        "<int>",
+        "<bool>",
+        "[ARGS]",
+        "range",
+        "list[",
+        "x>=",
+        "{",
+        "None",
+        "False",
+    ):
+        assert word not in out.partition("\nOptions:")[2], f"{word} in the help of {command}"
+    assert "COMMAND" not in out
+
+
+IMPORTS_OF_A_COMMAND = """
+import sys
+sys.argv = ["ai500", *sys.argv[1:]]
+from ai500.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("modules", *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["status"]], ids=" ".join)
+def test_a_light_command_imports_no_heavy_package(finished_run: Path, words: list[str]) -> None:
+    arguments = [*words, str(finished_run)] if words == ["status"] else words
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_OF_A_COMMAND, *arguments],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )  # fmt: skip
+    imported = set(done.stdout.splitlines()[-1].split())
+    heavy = {"numpy", "h5py", "torch", "optuna", "matplotlib", "jinja2", "PIL", "pandas", "scipy"}
+    assert {"typer", "ai500"} <= imported
+    assert not imported & heavy
 
 
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:
@@ -111,10 +185,37 @@ def test_init_writes_a_file_and_never_over_one(ai500: Run, tmp_path: Path) -> No
 
 
 def test_plan_as_a_table_fits_80_columns(ai500: Run) -> None:
-    code, out, _ = ai500("plan")
+    code, out, _ = ai500("plan", *TWO_SLOTS)
     assert (code, fits(out)) == (0, True)
-    assert "Eq. 5" in out
-    assert "M = 4" in out
+    assert "4 members × 2 CPU slots of 2, 4 waves" in out
+    assert "Eq. 5" not in out, "jargon is for -v"
+    code, out, _ = ai500("plan", "-v", *TWO_SLOTS)
+    assert (code, fits(out)) == (0, True)
+    printed = " ".join(out.split())
+    assert "V3 Eq. 5: Sys_scale 2 = M 4 × P_degree 2, in 4 waves (D13)" in printed
+    assert "convention aiperf" in printed
+
+
+def test_a_plan_says_first_whether_its_result_can_be_valid(ai500: Run) -> None:
+    code, out, _ = ai500("plan", *TWO_SLOTS)
+    first = " ".join(out.partition("Plan:")[0].split())
+    assert (code, fits(out)) == (0, True)
+    assert first.startswith("This run cannot be a valid result (2 reasons)")
+    assert "enough trials 1 trial of at least 3. Add --runs valid." in first
+    assert "one wave 4 waves" in first
+    code, out, _ = ai500("plan", "--runs", "valid", *TWO_SLOTS)
+    assert out.splitlines()[0] == "This run can be a valid result."
+    assert "4 members × 1 CPU slot of 2, one wave, 2 share each" in " ".join(out.split())
+
+
+def test_a_plan_of_many_nodes_is_short(ai500: Run) -> None:
+    machine = ("system.nodes=64", "system.accelerators_per_node=8", "system.device=cuda")
+    settings = (word for text in machine for word in ("--set", text))
+    _, out, _ = ai500("plan", "--class", "full", *settings)
+    printed = " ".join(out.split())
+    assert "node01 … node64 64 nodes × 169.1 GB to the node's scratch" in printed
+    assert "member 0 wave 1: node01 slots 0–7" in printed
+    assert fits(out)
 
 
 def test_plan_json_of_the_default(ai500: Run) -> None:
@@ -273,13 +374,61 @@ def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path
     assert fits(out, but_for=finished_run)
 
 
+def test_status_names_an_outage_of_the_scheduler(
+    ai500: Run, finished_run: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    log = EventLog(run.events)
+    with run.locked():
+        log.emit("scheduler_unreachable", trial=2, reason="squeue failed with exit code 1")
+        _, out, _ = ai500("status", run.path)
+        assert "the scheduler has not answered since" in out
+        assert "squeue failed with exit code 1" in out
+        outage = json.loads(ai500("status", run.path, "--json")[1])["outage"]
+        assert outage["reason"] == "squeue failed with exit code 1"
+        log.emit("scheduler_reachable", trial=2, seconds=1.0)
+        assert json.loads(ai500("status", run.path, "--json")[1])["outage"] is None
+
+
+def test_resume_changes_site_options_and_records_them(
+    ai500: Run, finished_run: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    before = load(run.config)
+    code, _, err = ai500("resume", run.path, "--set", "train.epochs=1")
+    assert (code, "fixed when the run was planned" in " ".join(err.split())) == (2, True)
+    assert load(run.config) == before
+    settings = ["--set", "slurm.partition=long", "--set", "slurm.memory=64G"]
+    code, _, err = ai500("resume", run.path, *settings)
+    assert code == 0, err
+    after = load(run.config)
+    assert (after.slurm.partition, after.slurm.memory) == ("long", "64G")
+    assert replace(after, slurm=before.slurm) == before
+    (changed,) = [e for e in read(run.events) if e["event"] == "settings_changed"]
+    assert changed["settings"] == {"slurm.partition": "long", "slurm.memory": "64G"}
+
+
 def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:
     printed = (finished_run.parent / "printed.txt").read_text()
     assert "member 1  done  epoch 2/2" in printed
-    assert "Findings" in printed
+    assert printed.startswith("This run cannot be a valid result (")
+    severities = [
+        line.split()[0]
+        for line in printed.partition("Findings\n")[2].splitlines()
+        if re.match("  (violation|unchecked|note) ", line)
+    ]
+    assert severities == sorted(severities, key=("violation", "unchecked", "note").index)
+    reasons = sum(severity != "note" for severity in severities)
+    assert f"\nNOT A VALID RESULT ({reasons} reasons)\nScore: " in printed
     assert fits(printed, but_for=finished_run)
     code, score, _ = ai500("score", finished_run)
-    assert (code, fits(score)) == (0, True)
+    assert (code, fits(score, but_for=finished_run)) == (0, True)
+    assert score.startswith("NOT A VALID RESULT (")
+    assert "aiperf" not in score
+    _, score, _ = ai500("score", finished_run, "-v")
+    assert "counted by convention aiperf" in " ".join(score.split())
     code, judgement, _ = ai500("check", finished_run)
     assert (code, fits(judgement, but_for=finished_run)) == (1, True)
     assert "Broken rules" in judgement
@@ -293,8 +442,6 @@ def test_cancel_of_a_run_that_does_not_run(ai500: Run, finished_run: Path) -> No
 def test_a_corrupt_store_is_named_with_its_hash(
     ai500: Run, tiny_store: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
     store = tmp_path / "store"
     shutil.copytree(tiny_store, store)
     file = store / "train.images.npy"

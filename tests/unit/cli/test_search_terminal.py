@@ -11,8 +11,9 @@ from rich.console import Console
 
 from ai500.automl.history import History, Work
 from ai500.automl.program import SEARCH
-from ai500.automl.progress import ProgressReader, WorkerView, worker_view
+from ai500.automl.progress import ProgressReader
 from ai500.automl.score import timed_search
+from ai500.automl.worker_view import WorkerView, worker_view
 from ai500.bagging.member_views import Collector, MemberView, show
 from ai500.cli import score_view, terminal
 from ai500.records import Score, run_folder

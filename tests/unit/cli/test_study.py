@@ -56,7 +56,7 @@ def test_a_dry_run_fits_80_columns_and_leaves_nothing(
 def test_the_list_of_studies_cuts_no_sentence(study: Run) -> None:
     """Help is shortened at the first full stop, be it that of "Fig."."""
     _, out, _ = study("--help")
-    listed = out.partition("Commands:")[2].strip().splitlines()
+    listed = out.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
     assert {line.split()[0] for line in listed} == {*STUDIES, "report"}
     for line in listed:
         assert line.count("(") == line.count(")")

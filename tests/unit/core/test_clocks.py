@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ai500.core.clocks import MAX_DRIFT, Clocks, on_one_clock
 from ai500.core.events import Event
 
@@ -52,3 +54,20 @@ def test_an_offset_that_was_not_measured_stays_unknown() -> None:
     assert Clocks([clock(9.0, "a", 0.0, 0.1)]).uncertainty(first, last) is None
     two_references = [clock(9.0, "a", 0.0, 0.1, "login1"), clock(19.0, "b", 0.0, 0.1, "login2")]
     assert Clocks(two_references).uncertainty(first, last) is None
+
+
+def test_a_host_that_knows_both_references_of_a_requeued_gang_compares_them() -> None:
+    """Node c's clock is 3 s ahead of node a's: the gang's reference moved from a to c."""
+    first, last = event("first_batch", 10.0, "a"), event("end", 43.0, "c")
+    clocks = [
+        clock(10.0, "a", 0.0, 0.001, "a"),
+        clock(11.0, "b", 1.0, 0.002, "a"),
+        clock(31.0, "b", -2.0, 0.004, "c"),
+        clock(43.0, "c", 0.0, 0.008, "c"),
+    ]
+    events = [first, last, *clocks]
+    walls = {e["event"]: e["wall"] for e in on_one_clock(events, "wall")}
+    assert (walls["first_batch"], walls["end"]) == (10.0, 40.0)
+    uncertainty = Clocks(events).uncertainty(first, last)
+    assert uncertainty == pytest.approx(0.001 + 0.008 + 0.002 + 0.004 + 20 * MAX_DRIFT)
+    assert Clocks([first, last, clocks[0], clocks[3]]).uncertainty(first, last) is None

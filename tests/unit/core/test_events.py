@@ -84,7 +84,7 @@ EPOCH = {"trial": 1, "member": 0, "attempt": 1, "epoch": 1, "loss": 0.5}
     [
         *[(key, None) for key in ("wall", "host", "sequence", "trial", "member", "epoch")],
         ("wall", "noon"),
-        ("monotonic", float("nan")),
+        ("monotonic", 1e300),
         ("sequence", 1.5),
         ("epoch", True),
         ("member", {"a": 1}),
@@ -123,3 +123,13 @@ def test_any_bytes_read_without_an_error(
     for event in events.read(path):
         assert isinstance(event["event"], str)
     events.Follower(path).new()
+
+
+@pytest.mark.parametrize("line", ['{"event": "x", "wall": NaN}', '{"event": "x", "event": "y"}',
+                                  '{"event": "x", "a": 1' + "0" * 50 + "}",
+                                  '{"event": ' + "[" * 5000])  # fmt: skip
+def test_a_line_that_ai500_never_writes_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"event": "x"}\n' + line + "\n")
+    with pytest.raises(RunFolderError, match=r"events\.jsonl, line 2"):
+        list(events.read(path))

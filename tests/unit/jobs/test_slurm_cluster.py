@@ -11,10 +11,13 @@ from ai500.config import Config
 from ai500.core.errors import ConfigError
 from ai500.jobs.schedulers.slurm_cluster import (
     Partition,
+    check_sbatch_option,
     check_settings,
     is_usable,
     matches,
+    mebibytes,
     no_node,
+    of_type,
     partition_from,
     read_gpus,
     read_nodes,
@@ -176,7 +179,7 @@ def test_where_slurm_starts_jobs(state: str, usable: bool) -> None:
     ],
 )
 def test_gpus_of_a_node(gres: str, gpus: int) -> None:
-    assert read_gpus(gres) == gpus
+    assert sum(read_gpus(gres).values()) == gpus
 
 
 @pytest.mark.parametrize(
@@ -263,3 +266,49 @@ def test_no_usable_node_names_the_key_and_the_states() -> None:
     assert "n1: a fan is loud" in str(drained)
     unmatched = no_node("gpu", {}, constraint="h100")
     assert (unmatched.key, unmatched.value) == ("slurm.constraint", "h100")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--job-name=mine", "--job-name mine", "-J mine", "-Jmine", "-HJ mine", "--array=0-3", "-a 0-3",
+     "-a0-3", "--parsable", "--wait", "-W", "-QW", "--parsa", "--arr=1", "--mail-type=END --wait",
+     "--test-only", "--wrap=true"],
+)  # fmt: skip
+def test_options_that_hide_a_job_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_sbatch_option(text)
+    assert (caught.value.key, caught.value.value) == ("slurm.sbatch", text)
+    assert "find its jobs" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--mail-type=END", "--wait-all-nodes=1", "-A project", "-p batch", "--comment=J", "-w n1",
+     "--mail-user=Jane@site", "-t 1:00:00", "--nice", "-N 2"],
+)  # fmt: skip
+def test_other_options_of_sbatch_are_passed_on(text: str) -> None:
+    check_sbatch_option(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("32G", 32_768), ("500M", 500), ("500", 500), ("1T", 1_048_576), ("4096K", 4), ("2gb", 2_048),
+     ("0", None), ("", None), ("lots", None), ("-1G", None), ("1.5G", None)],
+)  # fmt: skip
+def test_amounts_of_memory(text: str, expected: int | None) -> None:
+    assert mebibytes(text) == expected
+
+
+def test_limits_and_types_are_read() -> None:
+    first, _ = read_nodes(NODES_20_11)
+    assert (first.memory_mib, dict(first.gpus_by_type)) == (515_000, {"a100": 4})
+    cloud, _ = read_nodes(NODES_23_11)
+    assert cloud.memory_mib == 2_000_000 - 16_000
+    assert (of_type(cloud, "h100").gpus, of_type(cloud, "a100").gpus) == (8, 0)
+    config = CONFIG + "SelectTypeParameters = CR_CORE_MEMORY\nDefMemPerNode = UNLIMITED\n"
+    read = partition_from(
+        config=config, partitions=PARTITIONS, nodes=NODES_20_11, name="gpu", constraint=None
+    )
+    assert read.allocates_memory
+    assert (read.limits.default_seconds, read.limits.max_nodes) == (3600, None)
+    assert (read.limits.default_mib_per_cpu, read.limits.default_mib_per_node) == (None, None)

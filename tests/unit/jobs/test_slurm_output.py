@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ai500.core.errors import AI500Error
 from ai500.jobs.schedulers.slurm_output import (
     STATES,
     compress_tasks,
@@ -73,8 +72,8 @@ def test_slurm_times(text: str, seconds: int | None) -> None:
 
 def test_every_state_of_the_table_in_both_commands() -> None:
     for word, state in STATES.items():
-        (queued,) = read_queue(f"7|{word}|0|0|None")
-        (accounted,) = read_accounting(f"7|{word}|0:0")
+        ((queued,), _) = read_queue(f"7|{word}|0|0|None")
+        ((accounted,), _) = read_accounting(f"7|{word}|0:0")
         assert queued.state == accounted.state == state
         assert queued.slurm_state == accounted.slurm_state == word
 
@@ -87,20 +86,20 @@ def test_the_states_slurms_sources_name() -> None:
 
 
 def test_an_unknown_word_lives_in_squeue_and_failed_in_sacct() -> None:
-    (queued,) = read_queue("7|DREAMING|0|0|None")
-    (accounted,) = read_accounting("7|DREAMING|0:0")
+    ((queued,), _) = read_queue("7|DREAMING|0|0|None")
+    ((accounted,), _) = read_accounting("7|DREAMING|0:0")
     assert (queued.state, queued.slurm_state) == ("running", "DREAMING")
     assert (accounted.state, accounted.slurm_state) == ("failed", "DREAMING")
 
 
 @pytest.mark.parametrize("text", [QUEUE_22_05, QUEUE_23_11], ids=["22.05", "23.11"])
 def test_exit_codes_of_both_forms(text: str) -> None:
-    codes = {job.id: job.exit_code for job in read_queue(text)}
+    codes = {job.id: job.exit_code for job in read_queue(text)[0]}
     assert (codes["54_0"], codes["54_1"], codes["54_2"], codes["54_3"]) == (0, 7, -9, None)
 
 
 def test_rows_of_squeue() -> None:
-    jobs = {job.id: job for job in read_queue(QUEUE_22_05)}
+    jobs = {job.id: job for job in read_queue(QUEUE_22_05)[0]}
     assert (jobs["54_11"].restarts, jobs["54_11"].reason) == (2, None)
     assert (jobs["54_10"].state, jobs["54_10"].exit_code) == ("running", None)
     assert (jobs["54_4"].state, jobs["54_4"].exit_code) == ("cancelled", -15)
@@ -108,19 +107,29 @@ def test_rows_of_squeue() -> None:
         "failed", None, "TimeLimit",
     )  # fmt: skip
     assert jobs["54_[5,12-100%4]"].restarts is None
-    (held,) = (job for job in read_queue(QUEUE_23_11) if job.id == "61")
+    (held,) = (job for job in read_queue(QUEUE_23_11)[0] if job.id == "61")
     assert held.reason == "launch failed | requeued held"
 
 
-def test_a_line_that_is_no_row_is_an_error_not_a_lost_job() -> None:
-    with pytest.raises(AI500Error) as raised:
-        list(read_queue("CLUSTER: a\n\n1|RUNNING|0|0|None\nhello\n"))
-    assert raised.value.value == "hello"
-    assert "squeue --version" in raised.value.remedy
+@pytest.mark.parametrize(
+    "line",
+    ["hello", "hello 1|RUNNING|0|0|None", "1|RUNNING|0|0", "a|b|c|d|e", "1_|RUNNING|0|0|None",
+     "1|Maintenance tonight|0|0|None", "\x00"],
+)  # fmt: skip
+def test_a_line_that_is_no_row_is_returned_apart(line: str) -> None:
+    rows, skipped = read_queue(f"CLUSTER: a\n\n1|RUNNING|0|0|None\n{line}\n2|PENDING|0|0|None\n")
+    assert [row.id for row in rows] == ["1", "2"]
+    assert skipped == [line]
+
+
+def test_a_line_of_sacct_that_is_no_row_is_returned_apart() -> None:
+    rows, skipped = read_accounting("1_0|COMPLETED|0:0\nNotice|the|wiki\n\n1_1|FAILED|7:0\n")
+    assert [row.id for row in rows] == ["1_0", "1_1"]
+    assert skipped == ["Notice|the|wiki"]
 
 
 def test_rows_of_sacct() -> None:
-    jobs = jobs_by_id(read_accounting(ACCOUNTING), ["1_1", "1_3", "1_4", "1_10", "1_15", "9"])
+    jobs = jobs_by_id(read_accounting(ACCOUNTING)[0], ["1_1", "1_3", "1_4", "1_10", "1_15", "9"])
     states: dict[str, JobState] = {job_id: job.state for job_id, job in jobs.items()}
     assert states == {"1_1": "failed", "1_3": "running", "1_4": "cancelled", "1_10": "pending"}
     assert (jobs["1_4"].slurm_state, jobs["1_4"].exit_code) == ("CANCELLED", -15)
@@ -129,7 +138,7 @@ def test_rows_of_sacct() -> None:
 
 def test_pending_tasks_are_found_in_their_folded_row() -> None:
     ids = ["54_4", "54_5", "54_6", "54_12", "54_100", "54_101", "60", "54", "5"]
-    jobs = jobs_by_id(read_queue(QUEUE_22_05), ids)
+    jobs = jobs_by_id(read_queue(QUEUE_22_05)[0], ids)
     assert sorted(jobs) == ["54_100", "54_12", "54_4", "54_5", "60"]
     assert jobs["54_12"] is jobs["54_5"]  # squeue folds them into one row
 
@@ -157,7 +166,7 @@ def test_array_expression_round_trip(tasks: set[int], at_once: int) -> None:
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60), min_size=1))
 def test_jobs_by_id_is_the_intersection(requested: set[int], pending: set[int]) -> None:
-    rows = read_queue(f"7_[{compress_tasks(pending)}]|PENDING|0|0|None")
+    rows, _ = read_queue(f"7_[{compress_tasks(pending)}]|PENDING|0|0|None")
     assert set(jobs_by_id(rows, [f"7_{task}" for task in requested])) == {
         f"7_{task}" for task in requested & pending
     }
@@ -173,7 +182,7 @@ def _seconds_to_read(count: int) -> float:
     pending = compress_tasks(range(0, count // 2, 2))  # nothing folds: the worst expression
     rows = "".join(f"9_{task}|COMPLETED|0|0|None\n" for task in range(1, count, 2))
     begin = time.process_time()
-    jobs = jobs_by_id(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}"), ids)
+    jobs = jobs_by_id(read_queue(f"9_[{pending}]|PENDING|0|0|None\n{rows}")[0], ids)
     seconds = time.process_time() - begin
     assert len(jobs) == count // 4 + count // 2
     return seconds

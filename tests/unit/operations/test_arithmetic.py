@@ -129,6 +129,19 @@ def test_products(name: str, convention: str) -> None:
     assert result.gradients == 2 * weight * macc
 
 
+def integers(*sizes: int, dtype: torch.dtype = torch.int8) -> Tensor:
+    return torch.empty(sizes, dtype=dtype, device="meta")
+
+
+def test_products_of_integers() -> None:
+    """Models in int8 compute as much; element-wise arithmetic on integers is that of indices."""
+    products = counted(torch._int_mm, integers(32, 16), integers(16, 8))
+    assert products.forward == 2 * 32 * 16 * 8
+    indices = integers(4, 5, dtype=torch.int64)
+    assert counted(torch.matmul, indices, indices.mT).forward == 2 * 4 * 5 * 4
+    assert counted(torch.add, indices, indices).total == 0
+
+
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_complex_products(convention: str) -> None:
     """4 multiplications and 2 additions, and both parts are accumulated: 4 real products."""

@@ -9,7 +9,7 @@ import pytest
 
 from ai500.core.errors import InputError
 from ai500.operations.count import OperationCount, count_trace
-from ai500.operations.graph import Trace, with_loss
+from ai500.operations.graph import Trace, graph_sha256, with_loss
 from ai500.operations.rules import CONVENTIONS
 from ai500.operations.stablehlo import trace_stablehlo
 from ai500.operations.training_step import step_difference
@@ -70,6 +70,29 @@ def test_block_of_a_transformer_by_hand():
         "bias": (0, 2 * heads * channels),
     }
     assert trace.parameters == products + 11 * width + 4 * width
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_language_model_of_jax_is_the_traced_torch_model(convention):
+    """Embedding, GELU by tanh and negative log-likelihood are layers: counts and graph agree."""
+    import torch
+
+    from ai500.operations.torch_trace import trace
+    from ai500.workloads.language_model import CLASSES, WORKLOAD
+
+    smoke = CLASSES["smoke"]
+    tokens = torch.zeros(BATCH, *smoke.input_shape, dtype=torch.int64)
+    of_torch = trace(WORKLOAD.model(smoke), tokens)
+    of_jax = trace_stablehlo(text("language_model"), parameters=range(28), batch=BATCH)
+    assert graph_sha256(of_jax) == graph_sha256(of_torch)
+    assert counted(of_jax, convention).as_record() == counted(of_torch, convention).as_record()
+    assert not counted(of_jax, convention).unknown
+
+
+def test_arithmetic_that_is_no_gelu_counts_as_its_parts():
+    """Another constant: an approximation of something else."""
+    changed = text("language_model").replace("4.471500e-02", "5.471500e-02")
+    assert "gelu" not in kinds(counted(trace_stablehlo(changed, parameters=range(28))))
 
 
 def test_every_way_to_write_a_normalization_is_one():
@@ -140,6 +163,19 @@ def test_transforms_and_complex_products_by_hand():
         "dense": (4 * 2 * BATCH * 12 * 5 * 5, 4 * 2 * BATCH * 12 * 5 * 5 + 2 * 25),
         "sort": (BATCH * 12 * 8 * 3, 0),
     }
+
+
+def test_products_of_integers():
+    module = """
+module @m {
+  func.func public @main(%arg0: tensor<8x16xi8>, %arg1: tensor<4x8xi8>) -> tensor<4x16xi32> {
+    %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<4x8xi8>, tensor<8x16xi8>) -> tensor<4x16xi32>
+    %1 = stablehlo.add %0, %0 : tensor<4x16xi32>
+    return %1 : tensor<4x16xi32>
+  }
+}
+"""  # noqa: E501
+    assert counted(trace_stablehlo(module)).total == 2 * 4 * 8 * 16
 
 
 def test_an_operator_without_a_rule_is_named():

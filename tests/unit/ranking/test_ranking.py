@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.core.errors import InputError, RuleError
+from ai500.core.errors import InputError
 from ai500.metrics.quality import quality_ratio
 from ai500.ranking import editions
 from ai500.ranking.entries import Entry, Ranked, Rejected, implausible
@@ -191,12 +191,14 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path, content: str | Non
     assert snapshot(tmp_path) == before
 
 
-def test_without_a_valid_submission_nothing_is_written(tmp_path: Path) -> None:
+def test_without_a_valid_submission_the_list_is_empty(tmp_path: Path) -> None:
+    """An entry that is refused from now on does not stay on a page of yesterday."""
+    build(synthetic_list(1), tmp_path / "site", title=TITLE)
     bad = Rejected("bad.ai500", "", "", "", ("events.jsonl is damaged", "1 of at least 3 trials"))
-    with pytest.raises(RuleError) as raised:
-        build([bad], tmp_path / "site", title=TITLE)
-    assert raised.value.value == [bad]
-    assert not (tmp_path / "site").exists()
+    built = build([bad], tmp_path / "site", title=TITLE)
+    assert (built.entries, built.rejected) == ([], [bad])
+    assert list((tmp_path / "site" / "entries").iterdir()) == []
+    assert "events.jsonl is damaged" in (tmp_path / "site" / "rejected.html").read_text()
 
 
 def test_untrusted_text_is_escaped_in_every_file(tmp_path: Path) -> None:
@@ -254,14 +256,13 @@ def test_implausible_figures(change: dict[str, float]) -> None:
     assert next(iter(change)) in reason
 
 
-def test_a_page_that_fails_to_render_leaves_no_partial_site(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Out of range"):
-        build(
-            [ranked(listed(1, 2e12)), ranked(listed(2, float("inf")))],
-            tmp_path / "site",
-            title=TITLE,
-        )
-    assert not (tmp_path / "site").exists()
+def test_an_entry_whose_pages_fail_is_refused_alone(tmp_path: Path) -> None:
+    built = build(
+        [ranked(listed(1, 2e12)), ranked(listed(2, float("inf")))], tmp_path / "site", title=TITLE
+    )
+    assert [entry.id for entry in built.entries] == [identity(1)]
+    (refused,) = built.rejected
+    assert refused.file == f"{identity(2)}.ai500"
 
 
 def test_history_of_a_single_result_and_of_many(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from ai500.pipeline.scoring import write_report
 from ai500.records import Cluster
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
+from ai500.report.charts.line_chart import LineChart, curve
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.page import Page, prose, render
 from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import mapping_table
 from ai500.report.section import (
+    Beside,
     Block,
     Card,
     Cards,
@@ -58,6 +60,7 @@ def every_block(text: str) -> list[Block]:
         Cards([Card(text, text, text)]),
         Notice(text, "invalid", text, [text], text),
         Folded(text, [Paragraph(text)]),
+        Beside([Paragraph(text)], Figure(text, CHARTS[0], text, text)),
     ]
 
 
@@ -76,11 +79,38 @@ def test_sections_of_one_title_have_identifiers_of_their_own() -> None:
     assert re.findall(r'id="([^"]*)"', text) == ["the-system", "score", "the-system-2"]
 
 
+def test_a_long_page_has_contents_that_lead_to_its_sections() -> None:
+    titles = ["Score", "", "System", "System", "Findings"]
+    text = rendered(*(Section(title, []) for title in titles))
+    links = re.findall(r'<a href="#([^"]*)">([^<]*)</a>', text)
+    assert links == [
+        ("score", "Score"),
+        ("system", "System"),
+        ("system-2", "System"),
+        ("findings", "Findings"),
+    ]
+    assert {anchor for anchor, _ in links} <= set(re.findall(r'id="([^"]*)"', text))
+    assert "<nav" not in rendered(*(Section(title, []) for title in titles[:3]))
+
+
+def test_rows_beyond_those_shown_are_folded_away() -> None:
+    rows = [(f"row {number}", "cell") for number in range(5)]
+    text = rendered(Section("", [Table(("a", "b"), rows, noun="figures", shown=2)]))
+    head, _, folded = text.partition("3 more figures")
+    assert "row 1" in head and "row 2" not in head
+    assert "row 4" in folded
+
+
+def test_a_point_has_its_values_as_a_tooltip() -> None:
+    chart = LineChart([curve([(1, 0.5), (2, 0.75)], "mean", dots="all")], "epoch", "loss")
+    assert "<title>loss 0.75 at epoch 2</title>" in chart.svg("")
+
+
 def test_every_text_of_every_block_is_shown_and_escaped() -> None:
     page = rendered(Section(HOSTILE, every_block(HOSTILE)))
     assert "<script" not in page
     assert page.count("&lt;script&gt;alert(1)") >= 30
-    for number in range(9):
+    for number in range(10):
         assert f"text {number}" in rendered(Section("", [every_block(f"text {number}")[number]]))
 
 

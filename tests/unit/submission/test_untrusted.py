@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ai500.core import events, reading
 from ai500.submission import untrusted
 
 EVIL = {
@@ -26,6 +27,12 @@ EVIL = {
     "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
     "one-byte escape": '{"a": "\\u009b2J"}',
     "escape in a key": '{"\\u001b[2J": 1}',
+    "right to left": '{"a": "\\u202eytisrevinU"}',
+    "no width": '{"a": "Uni\\u200bversity"}',
+    "filler letter": '{"a": "X\\u3164"}',
+    "variation": '{"a": "X\\ufe0f"}',
+    "tag": '{"a": "X\\udb40\\udc41"}',
+    "line separator": '{"a": "X\\u2028Y"}',
 }
 
 
@@ -50,9 +57,10 @@ def test_a_torn_line_is_skipped_as_in_scoring(tmp_path: Path) -> None:
 
 
 def test_lines_end_as_in_scoring(tmp_path: Path) -> None:
-    """A carriage return ends a line too."""
+    """A carriage return ends no line: the two tables are no JSON, and no event."""
     (tmp_path / "x.jsonl").write_bytes(b'{"event": "a"}\r{"event": "end", "wall": NaN}\n')
-    assert "NaN" in str(untrusted.refusal(tmp_path / "x.jsonl"))
+    assert untrusted.refusal(tmp_path / "x.jsonl") is None
+    assert list(events.read(tmp_path / "x.jsonl")) == []
 
 
 @pytest.mark.parametrize(
@@ -99,13 +107,25 @@ def test_each_type_of_file_has_a_limit(
 
 def test_many_small_values_are_refused_before_parsing(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    path.write_text("[" + "[]," * untrusted.MAX_VALUES + "[]]")
+    path.write_text("[" + "[]," * reading.MAX_VALUES + "[]]")
     assert "values" in str(untrusted.refusal(path))
+
+
+@pytest.mark.parametrize(
+    "character", ["\u202e", "\u2066", "\u200b", "\u00ad", "\u3164", "\U000e0041"]
+)
+@pytest.mark.parametrize("escaped", [True, False])
+def test_invisible_characters(character: str, escaped: bool, tmp_path: Path) -> None:
+    """They turn the direction of writing, or make two names look alike."""
+    (tmp_path / "x.json").write_text(json.dumps({"name": f"A{character}B"}, ensure_ascii=escaped))
+    (tmp_path / "x.txt").write_text(f"A{character}B")
+    assert "invisible" in str(untrusted.refusal(tmp_path / "x.json"))
+    assert "invisible" in str(untrusted.refusal(tmp_path / "x.txt"))
 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30)
-    | st.text(st.characters(codec="utf-8", exclude_categories=("Cc",))) | st.just("a\n\tb")
+    | st.text().filter(lambda text: not reading.FORBIDDEN.search(text)) | st.just("a\n\tb")
     | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab{}", max_size=3), inner),
     max_leaves=20,
@@ -114,4 +134,4 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_plain_json_is_parsed_unchanged(value: object) -> None:
-    assert untrusted.parse(json.dumps(value)) == value
+    assert reading.parse_json(json.dumps(value)) == value

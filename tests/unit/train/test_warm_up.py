@@ -109,7 +109,9 @@ def test_generated_samples_are_valid_for_every_workload(workload: str, tmp_path:
         ones = (0.0,) * channels, (1.0,) * channels
         problem_class = replace(problem_class, normalization=ones)
     arrays = generated_samples(problem_class.fields, 2)
-    require_arrays(arrays, problem_class.fields, count=2, path=tmp_path, samples="generated")
+    require_arrays(
+        arrays, problem_class.fields, numbers=range(2), path=tmp_path, samples="generated"
+    )
     fields = {name: torch.from_numpy(values) for name, values in arrays.items()}
     torch.manual_seed(1)
     model = loaded.model(problem_class)
@@ -130,8 +132,8 @@ def test_generated_samples_of_ragged_and_bounded_fields(tmp_path: Path) -> None:
         Field("bytes", "target", "int32", (), limits=(1, 2**31 - 1)),
     )
     arrays = generated_samples(fields, 3)
-    require_arrays(arrays, fields, count=3, path=tmp_path, samples="generated")
+    require_arrays(arrays, fields, numbers=range(3), path=tmp_path, samples="generated")
     assert set(np.unique(arrays["signs"])) <= {-1, 0, 1}
     assert arrays["bytes"].min() >= 1
     with pytest.raises(DataError):
-        require_arrays(arrays, fields, count=4, path=tmp_path, samples="generated")
+        require_arrays(arrays, fields, numbers=range(4), path=tmp_path, samples="generated")

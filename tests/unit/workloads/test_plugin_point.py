@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -26,11 +27,26 @@ def test_a_workload_is_short_and_built_on_the_public_api_alone(name: str) -> Non
     assert len(source.splitlines()) < 150
     own = tuple(f"ai500.workloads.{module}" for module in OWN_MODULES[name])
     imported = {
-        (node.module, alias.name)
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ai500")
-        for alias in node.names
-        if not f"{node.module}.{alias.name}".startswith(own)
+        (module, imported_name)
+        for module, imported_name in imports(source)
+        if not f"{module}.{imported_name}".startswith(own)
     }
     assert imported <= {(module, name) for module, names in api.EXPORTS.items() for name in names}
     assert imported
+
+
+def imports(source: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of every import from this package, in any form."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            if module.startswith((".", "ai500")):
+                yield from ((module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.startswith("ai500"))
+
+
+def test_every_form_of_import_is_seen() -> None:
+    source = "import ai500.jobs\nfrom . import data\nfrom ai500.core import events\nimport numpy"
+    expected = {("ai500.jobs", ""), (".", "data"), ("ai500.core", "events")}
+    assert set(imports(source)) == expected

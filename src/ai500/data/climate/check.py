@@ -10,7 +10,7 @@ from pathlib import Path
 from ai500.core.errors import DataError
 from ai500.data.climate import index as indexing
 from ai500.data.climate.index import FileIndex, digests_of_block, slabs, threads_for
-from ai500.data.climate.physics import Tally
+from ai500.data.climate.physics import Tally, impossible
 from ai500.data.climate.schema import Boxes, Frames, missing_years, year_files
 from ai500.data.climate.years import Chunk, Chunked, Year, box_problems, open_year
 from ai500.data.resumable_work import Progress
@@ -49,11 +49,9 @@ def check_years(path: Path, progress: Progress | None = None) -> CheckReport:
     count = sum(int((rows[..., 4] >= 0).sum()) for rows in boxes.values())
     if boxes and count == 0:
         problems.append(Problem("", -1, "no frame of any year has a box: nothing can be learned"))
-    tallies = {year: Tally(year) for year in years}
+    tallies = {year: _tally_of(year) for year in years}
     problems += _content_problems(path, tallies, boxes, progress)
-    for number, tally in enumerate(tallies.values()):
-        problems += tally.problems()
-        problems += tally.duplicates(list(tallies.values())[:number])
+    problems += impossible(list(tallies.values()))
     frames = sum(year.count for year in years)
     return CheckReport(
         path,
@@ -69,6 +67,10 @@ def check_years(path: Path, progress: Progress | None = None) -> CheckReport:
         problems=tuple(sorted(set(problems))),
         notes=tuple(_notes(years)),
     )
+
+
+def _tally_of(year: Year) -> Tally:
+    return Tally(year.path.name, count=year.count, height=year.height, width=year.width)
 
 
 def _without_path(line: str, file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Physical plausibility of a year's channels: units, ranges, fill values, constant fields.
+"""Physical plausibility of climate frames: units, ranges, fill values, constant channels.
 
 Values are in SI units, as the simulation (CAM5) writes them. A row of a frame is a latitude, from
 south to north; a column is a longitude, eastwards from 0°.
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.data.climate.schema import CHANNELS, Frames
-from ai500.data.climate.years import Year
 from ai500.data.store import Problem
 
 FILL_MAGNITUDE = 1e19
@@ -78,9 +77,9 @@ QUANTITIES = {
 class Tally:
     """Collects the extremes of each frame's channels; threads may add parts in any order."""
 
-    def __init__(self, year: Year) -> None:
-        self.year = year
-        shape = (year.count, len(CHANNELS))
+    def __init__(self, file: str, *, count: int, height: int, width: int) -> None:
+        self.file, self.count, self.height, self.width = file, count, height, width
+        shape = (count, len(CHANNELS))
         self._lock = threading.Lock()
         self._low = np.full(shape, np.inf)
         self._high = np.full(shape, -np.inf)
@@ -94,8 +93,8 @@ class Tally:
         first_frame, first_channel, top, left = corner
         for frame, fields in enumerate(values, first_frame):
             for channel, field in enumerate(fields, first_channel):
-                if frame < self.year.count and channel < len(CHANNELS):
-                    inside = field[: self.year.height - top, : self.year.width - left]
+                if frame < self.count and channel < len(CHANNELS):
+                    inside = field[: self.height - top, : self.width - left]
                     self._add_field(frame, channel, inside, top, left)
 
     def _add_field(
@@ -113,7 +112,7 @@ class Tally:
             rest = field[finite & ~filled]
             low = float(rest.min(initial=np.inf))
             high = float(rest.max(initial=-np.inf))
-        mark = fingerprint(field, top=top, left=left, width=self.year.width)
+        mark = fingerprint(field, top=top, left=left, width=self.width)
         with self._lock:
             self._low[frame, channel] = min(low, self._low[frame, channel])
             self._high[frame, channel] = max(high, self._high[frame, channel])
@@ -127,8 +126,8 @@ class Tally:
     def add_unwritten(self, corner: Sequence[int], shape: Sequence[int], value: float) -> None:
         """Add a chunk that was never written: all its values are the fill value of the file."""
         cells = np.s_[corner[0] : corner[0] + shape[0], corner[1] : corner[1] + shape[1]]
-        rows = min(shape[2], self.year.height - corner[2])
-        columns = min(shape[3], self.year.width - corner[3])
+        rows = min(shape[2], self.height - corner[2])
+        columns = min(shape[3], self.width - corner[3])
         with self._lock:
             if not np.isfinite(value):
                 self._not_finite[cells] += rows * columns
@@ -141,15 +140,15 @@ class Tally:
                 self._high[cells] = np.maximum(self._high[cells], value)
 
     def duplicates(self, earlier: Sequence[Tally]) -> Iterator[Problem]:
-        """Yield the frames of this year that an earlier frame, of this year or another, equals."""
+        """Yield the frames that an earlier frame, of this file or another, equals."""
         known = {
-            key: f"frame {frame} of {tally.year.path.name}"
+            key: f"frame {frame} of {tally.file}"
             for tally in earlier
             for frame, key in tally._keys()
         }
         for frame, key in self._keys():
             if key in known:
-                yield Problem(self.year.path.name, frame, f"is the same as {known[key]}")
+                yield Problem(self.file, frame, f"is the same as {known[key]}")
             known.setdefault(key, f"frame {frame}")
 
     def _keys(self) -> Iterator[tuple[int, bytes]]:
@@ -163,7 +162,7 @@ class Tally:
             count = int(self._not_finite[frame, channel])
             values = "value is" if count == 1 else "values are"
             text = f"{CHANNELS[channel]}: {count} {values} NaN or infinite"
-            yield Problem(self.year.path.name, frame, text)
+            yield Problem(self.file, frame, text)
         for channel, name in enumerate(CHANNELS):
             yield from self._fill_problem(channel, name)
             constant = self._low[:, channel] == self._high[:, channel]
@@ -171,7 +170,7 @@ class Tally:
                 frames = np.flatnonzero(constant)
                 value = self._low[frames[0], channel]
                 text = f"{name}: constant ({value:g}){_more(len(frames))}"
-                yield Problem(self.year.path.name, int(frames[0]), text)
+                yield Problem(self.file, int(frames[0]), text)
             yield from self._range_problem(channel, name, ~constant)
 
     def _fill_problem(self, channel: int, name: str) -> Iterator[Problem]:
@@ -180,7 +179,7 @@ class Tally:
             count = int(self._fills[frames[0], channel])
             values = "value is" if count == 1 else "values are"
             text = f"{name}: {count} {values} {self._fill_values[channel]:g}, a fill value"
-            yield Problem(self.year.path.name, int(frames[0]), text + _more(len(frames)))
+            yield Problem(self.file, int(frames[0]), text + _more(len(frames)))
 
     def _range_problem(
         self, channel: int, name: str, chosen: NDArray[np.bool_]
@@ -193,11 +192,18 @@ class Tally:
         unit = quantity.likely_unit(low, high)
         like = f"; they look like {unit}" if unit else ""
         yield Problem(
-            self.year.path.name,
+            self.file,
             -1,
             f"{name}: values from {low:g} to {high:g}; {quantity.meaning} is {quantity.low:g} to "
             f"{quantity.high:g} {quantity.unit}{like}",
         )
+
+
+def impossible(tallies: Sequence[Tally]) -> Iterator[Problem]:
+    """Yield what is not possible in any of the files, and frames that occur twice."""
+    for number, tally in enumerate(tallies):
+        yield from tally.problems()
+        yield from tally.duplicates(tallies[:number])
 
 
 def _more(frames: int) -> str:

@@ -34,6 +34,7 @@ CLASSES = (
     "extratropical cyclone",
     "atmospheric river",
 )
+PIXEL_CLASSES = ("background", "tropical cyclone", "atmospheric river")
 MOST_BOXES = 15
 FRAMES_A_YEAR = 1460
 FIRST_YEAR = 1979
@@ -52,6 +53,14 @@ def frame_fields(height: int, width: int) -> tuple[Field, Field]:
     return (
         Field("images", "input", "float32", (len(CHANNELS), height, width)),
         Field("boxes", "target", "float32", (MOST_BOXES, 5)),
+    )
+
+
+def mask_fields(height: int, width: int) -> tuple[Field, Field]:
+    """Return the fields of frames of this size: channels in SI units, a class for every pixel."""
+    return (
+        Field("images", "input", "float32", (len(CHANNELS), height, width)),
+        Field("masks", "target", "uint8", (height, width), limits=(0, len(PIXEL_CLASSES) - 1)),
     )
 
 

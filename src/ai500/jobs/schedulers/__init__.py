@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ai500.config import Config
 from ai500.core import plugins
 from ai500.core.errors import JobError
 from ai500.jobs.launchers import Launcher
 from ai500.records import Cluster, JobState, NodeSlots, Plan
+
+if TYPE_CHECKING:
+    from ai500.config import Config
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
@@ -63,7 +65,10 @@ class Scheduler(Protocol):
     """Longest interval between polls, in seconds, reached while nothing changes."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Submit all jobs; return their ids in the same order."""
+        """Submit the jobs; return the ids of those taken, the first ones, in the same order.
+
+        The controller submits the rest later: a scheduler may have no room for all.
+        """
 
     def submitted_before(self) -> dict[int, str]:
         """Return member → id of jobs that earlier controllers submitted, recorded or not."""
@@ -92,6 +97,8 @@ class SchedulerContext:
     name: str
     """Job name, unique to this run folder and trial."""
     launcher: Launcher
+    note: Callable[[str], None] = lambda text: None
+    """Receiver of notes for the person who follows the run, and for its log."""
 
 
 class SchedulerKind(Protocol):

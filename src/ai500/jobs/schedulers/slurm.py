@@ -7,15 +7,18 @@ before sbatch is called, so a controller that dies in between finds its jobs aga
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ai500.config import Config
+from ai500.config import Config, SlurmConfig
 from ai500.core.atomic import write_text
+from ai500.core.errors import JobError
 from ai500.jobs.barrier import BarrierServer
+from ai500.jobs.outage import Outage, ask_patiently
 from ai500.jobs.schedulers import (
     ACTIVE,
     JobSpec,
@@ -28,12 +31,15 @@ from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
 from ai500.parallel.parallelism_controller import straddling_slots
-from ai500.records import Cluster, Plan, run_folder
+from ai500.records import Cluster, JobLimits, Plan, run_folder
 from ai500.records.run_folder import TrialFolder
 
 CHECKPOINT_SECONDS = 60.0  # for cancelled members to write their checkpoints
+POLL_GROWTH = 1.5
 CANCEL_SECONDS = 120.0  # for slurmctld to end jobs after scancel
-SUBMIT_PATIENCE_SECONDS = 300.0  # a restart of slurmctld takes minutes on a large cluster
+SUBMIT_PAUSE_SECONDS = 5.0
+LOOKUPS = 3  # a request that slurmctld has received may still wait there
+MAX_SKIPPED_LINES = 20  # a banner may contain the time, and be new in every answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +63,60 @@ class SlurmScheduler:
     """Submits, follows and cancels the jobs of one trial."""
 
     poll_seconds = 2.0
-    slowest_poll_seconds = 30.0
+    slowest_poll_seconds = 60.0
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
         self._slurm = context.config.slurm
         self._folder = context.trial / "slurm"
+        self._patience_seconds = 60 * context.config.scheduler.patience_minutes
         self._clock_server: BarrierServer | None = None
         self._pending: set[str] = set()
+        self._active: dict[str, SlurmJob] = {}
+        """Last answer about each job that had not ended."""
+        self._skipped: set[str] = set()
+        self._earlier: list[str] = []
+        """Last job of a portion that the next portion has to wait for."""
+        self._largest_portion: int | None = None
+        """Most tasks of an array that Slurm takes at present; None: no limit was met."""
+        self._noted_left = 0
         self._cancelled = self._folder / "cancelled"
         """Flag file: while it exists, batch scripts do not requeue their jobs."""
 
     def submit(self, jobs: Sequence[JobSpec]) -> list[str]:
-        """Submit one array or gang, or several arrays if one would exceed MaxArraySize."""
+        """Submit one array or gang, or several arrays where Slurm's limits require it.
+
+        The ids are those of the jobs that Slurm took, the first ones; it has no room for the rest.
+        """
         self._cancelled.unlink(missing_ok=True)
         ids: list[str] = []
-        for chunk in self._chunks(jobs):
-            ids += self._submit(chunk, after=ids[-1:] if _at_once(self._context.plan) else ())
+        while left := jobs[len(ids) :]:
+            part = left[: self._portion(len(left))]
+            try:
+                ids += self._submit(part, after=self._earlier)
+            except commands.QueueFullError as error:
+                if self._slurm.start == "array" and len(part) > 1:
+                    self._largest_portion = len(part) // 2
+                    continue
+                self._note_full(len(left), str(error))
+                return ids
+            if self._largest_portion is not None:
+                self._largest_portion *= 2
+            self._earlier = ids[-1:] if _at_once(self._context.plan) else []
+        self._earlier = []
         return ids
+
+    def _note_full(self, left: int, reason: str) -> None:
+        if left != self._noted_left:
+            self._noted_left = left
+            self._context.note(f"{left} jobs wait until Slurm takes more: {reason}")
+
+    def _portion(self, left: int) -> int:
+        """Return the number of jobs to submit in one array; a gang is one job."""
+        cluster = self._context.plan.cluster
+        if self._slurm.start != "array" or cluster is None:
+            return left
+        return min(left, max(1, cluster.max_array_size), self._largest_portion or left)
 
     def submitted_before(self) -> dict[int, str]:
         """Return member → its last job; look up by name those whose id was not recorded."""
@@ -104,7 +146,7 @@ class SlurmScheduler:
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Query all jobs with one squeue; the script of a gang records its members' exit codes."""
         bases = {job_id: job_id.partition("m")[0] for job_id in ids}
-        jobs = commands.job_states(set(bases.values())) if bases else {}
+        jobs = self._query(set(bases.values())) if bases else {}
         exits = self._exits({base for job_id, base in bases.items() if "m" in job_id})
         # A task that is cancelled while it waits leaves the queue at once, without a trace.
         cancelled = {base for base in self._pending if base in jobs and jobs[base].state == "lost"}
@@ -127,6 +169,22 @@ class SlurmScheduler:
         gone = JobStatus("cancelled", reason="cancelled before it started")
         return states | {job_id: gone for job_id, base in bases.items() if base in cancelled}
 
+    def _query(self, ids: set[str]) -> dict[str, SlurmJob]:
+        """Query the jobs; one that was active is lost only if two answers lack it."""
+        jobs = commands.job_states(ids, on_skipped=self._note_skipped)
+        for job_id, job in jobs.items():
+            if job.state in ACTIVE:
+                self._active[job_id] = job
+            elif last := self._active.pop(job_id, None):
+                jobs[job_id] = last if job.state == "lost" else job
+        return jobs
+
+    def _note_skipped(self, line: str) -> None:
+        """Report, once, a line that a Slurm command printed besides the requested rows."""
+        if line not in self._skipped and len(self._skipped) < MAX_SKIPPED_LINES:
+            self._skipped.add(line)
+            self._context.note(f"skipped a line that Slurm's command printed: {line!r}")
+
     def cancel(self, ids: Sequence[str]) -> None:
         """Stop the steps first, so that members write a checkpoint and the script cleans up.
 
@@ -136,23 +194,34 @@ class SlurmScheduler:
         jobs = sorted({job_id.partition("m")[0] for job_id in ids})
         if jobs:
             write_text(self._cancelled, "by ai500\n")
-            commands.cancel_waiting_jobs(jobs)
-            commands.stop_steps(jobs)
+            self._insist(lambda: commands.cancel_waiting_jobs(jobs))
+            self._insist(lambda: commands.stop_steps(jobs))
             left = self._wait_for_end(jobs, seconds=CHECKPOINT_SECONDS)
-            commands.cancel_jobs(left)
+            self._insist(lambda: commands.cancel_jobs(left))
             self._wait_for_end(left, seconds=CANCEL_SECONDS)
         self.close()
 
-    @staticmethod
-    def _wait_for_end(jobs: Sequence[str], *, seconds: float) -> list[str]:
+    def _insist(self, command: Callable[[], None]) -> None:
+        """Repeat a command that Slurm does not answer, for a person who waits for its effect."""
+        ask_patiently(
+            command,
+            patience_seconds=min(CANCEL_SECONDS, self._patience_seconds),
+            on_outage=lambda reason: self._context.note(f"cancelling again: {reason}"),
+        )
+
+    def _wait_for_end(self, jobs: Sequence[str], *, seconds: float) -> list[str]:
         """Wait until the jobs have ended, at most so long; return those that have not."""
         left, deadline = list(jobs), time.monotonic() + seconds
+        pause = self.poll_seconds
         while left:
-            states = commands.job_states(left)
-            left = [job for job in left if states[job].state in ACTIVE]
-            if time.monotonic() > deadline:
+            with contextlib.suppress(SchedulerUnavailableError):
+                states = commands.job_states(left, on_skipped=self._note_skipped)
+                left = [job for job in left if states[job].state in ACTIVE]
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not left:
                 break
-            time.sleep(0.5 if left else 0.0)
+            time.sleep(min(pause, remaining))
+            pause = min(self.slowest_poll_seconds, POLL_GROWTH * pause)
         return left
 
     def close(self) -> None:
@@ -170,11 +239,8 @@ class SlurmScheduler:
         ]
 
     def _chunks(self, jobs: Sequence[JobSpec]) -> Iterator[Sequence[JobSpec]]:
-        cluster = self._context.plan.cluster
-        size = len(jobs)
-        if self._slurm.start == "array" and cluster is not None:
-            size = min(size, cluster.max_array_size)
-        for first in range(0, len(jobs), max(1, size)):
+        size = max(1, self._portion(len(jobs)))
+        for first in range(0, len(jobs), size):
             yield jobs[first : first + size]
 
     def _submit(self, jobs: Sequence[JobSpec], *, after: Sequence[str]) -> list[str]:
@@ -193,21 +259,57 @@ class SlurmScheduler:
         return submission.ids()
 
     def _sbatch(self, script: str, *, name: str, after: Sequence[str]) -> str:
-        """Call sbatch; retry while slurmctld is unavailable, for instance during a restart."""
-        deadline = time.monotonic() + SUBMIT_PATIENCE_SECONDS
+        """Call sbatch until it is clear whether Slurm has the job.
+
+        slurmctld may have accepted it and not have been able to say so: after every failure it is
+        looked up by its name.
+        """
         options = [f"--chdir={self._context.trial}"]
         options += [f"--dependency=afterany:{job.partition('_')[0]}" for job in after]
-        while True:
+        outage = Outage(self._patience_seconds)
+        for attempt in itertools.count():
             try:
-                return commands.submit_script(script, options=options)
-            except SchedulerUnavailableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(5.0)
-            # slurmctld may have accepted the job and stopped before it replied.
+                job = commands.submit_script(script, options=options)
+                return self._only(job, name=name) if attempt else job
+            except SchedulerUnavailableError as error:
+                if outage.note(error):
+                    self._context.note(f"submitting again until Slurm answers: {error}")
+                with contextlib.suppress(SchedulerUnavailableError):
+                    if job_ids := commands.jobs_named(name):
+                        return job_ids[0]
+            except (commands.CommandFailedError, commands.UnclearReplyError) as error:
+                return self._found(name, error=error)
+            time.sleep(SUBMIT_PAUSE_SECONDS)
+        raise AssertionError  # the loop has no end
+
+    def _found(
+        self, name: str, *, error: commands.CommandFailedError | commands.UnclearReplyError
+    ) -> str:
+        """Return the id of a job that may exist after an unclear sbatch; raise if it does not."""
+        rejected = isinstance(error, commands.CommandFailedError) and error.is_rejection
+        for _ in range(1 if rejected else LOOKUPS):
             with contextlib.suppress(SchedulerUnavailableError):
                 if job_ids := commands.jobs_named(name):
+                    self._context.note(f"job {job_ids[0]} was submitted, although {error}")
                     return job_ids[0]
+            if not rejected:
+                time.sleep(SUBMIT_PAUSE_SECONDS)
+        submitted = any(submission.job is not None for submission in self._submissions().values())
+        if rejected and not submitted:
+            raise error
+        run = self._context.trial.parents[1]
+        raise JobError(
+            str(error),
+            value=error.value,
+            remedy=f"Jobs of this run may be in the queue: `ai500 resume {run}` follows them and "
+            f"submits the rest, `ai500 cancel {run}` ends them.",
+        ) from error
+
+    def _only(self, job: str, *, name: str) -> str:
+        """Cancel other jobs of this name: an earlier sbatch succeeded later than its look-up."""
+        with contextlib.suppress(SchedulerUnavailableError):
+            commands.cancel_jobs([other for other in commands.jobs_named(name) if other != job])
+        return job
 
     def _name(self, number: str) -> str:
         return f"{self._context.name}-{number}"
@@ -233,6 +335,7 @@ class SlurmScheduler:
             slots_per_node=len(share.slots),
             job_slots_per_node=_slots_per_node(jobs) if nodes else len(share.slots),
             cpus_per_slot=cpus_per_slot(plan, self._context.config),
+            memory_mib_per_slot=memory_mib_per_slot(plan, slurm),
             accelerators=plan.device != "cpu",
             at_once=_at_once(plan),
             first_wave=sum(wave == least for wave in waves.values()),
@@ -295,6 +398,20 @@ def cpus_per_slot(plan: Plan, config: Config) -> int:
     cpus = plan.cluster.cpus_per_node // len(plan.nodes[0].slots)
     # Slurm allocates whole cores: a request for half a core would take it from the next slot.
     return max(1, cpus - cpus % plan.cluster.threads_per_core)
+
+
+def memory_mib_per_slot(plan: Plan, slurm: SlurmConfig) -> int | None:
+    """Return the memory to request with each slot; None: the site's default.
+
+    Where the site has no default one task would take its node's whole memory: a share instead.
+    """
+    if slurm.memory is not None:
+        return slurm_cluster.mebibytes(slurm.memory)
+    limits = plan.cluster.limits if plan.cluster is not None else JobLimits()
+    defaults = (limits.default_mib_per_cpu, limits.default_mib_per_node, limits.default_mib_per_gpu)
+    if limits.memory_mib_per_node is None or any(defaults):
+        return None
+    return limits.memory_mib_per_node // len(plan.nodes[0].slots)
 
 
 def _identified(submission: Submission) -> Submission:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError
 from ai500.jobs.schedulers import SchedulerUnavailableError
@@ -25,6 +28,7 @@ from ai500.jobs.schedulers.slurm_output import (
 )
 
 QUERY_SECONDS = 120.0
+RETRY_NOTICE_SECONDS = 1.0  # between two looks at what sbatch complains about
 SUBMIT_SECONDS = 300.0  # sbatch retries by itself while slurmctld is busy
 LONGEST_ARGUMENT_BYTES = 100 * 1024  # Linux rejects an argument of 128 KiB
 
@@ -33,8 +37,13 @@ _UNAVAILABLE = re.compile(
     "unable to contact slurm controller|socket timed out|connection (refused|timed out|reset)"
     "|zero bytes were transmitted|temporarily (unable|unavailable)|standby mode|rate limit exceeded"
     "|no route to host|network is unreachable|munged communication error"
+    "|munge (en|de)code failed|authentication error"
     "|persistent connection|(talking to|connect to) (the )?database",
     re.IGNORECASE,
+)
+_RETRYING = "sleeping and retrying"
+_FULL = re.compile(
+    rf"{_RETRYING}|(Assoc|QOS)\w*SubmitJobs?\w*Limit|Invalid job array specification"
 )
 _NO_CONFIGURATION = re.compile("configuration (source|file)", re.IGNORECASE)
 _UNKNOWN_ID = "Invalid job id specified"
@@ -48,12 +57,22 @@ class SlurmUnavailableError(SchedulerUnavailableError):
     """
 
 
+class UnclearReplyError(AI500Error):
+    """sbatch succeeded, and what it printed is no job id."""
+
+
+class QueueFullError(AI500Error):
+    """Slurm takes no more jobs now, or not so many: MaxSubmitJobs, MaxJobCount or MaxArraySize."""
+
+
 class CommandFailedError(AI500Error):
     """A Slurm command that failed for another reason than an outage."""
 
     def __init__(self, words: Sequence[str], code: int, stderr: str) -> None:
         """Keep the command's standard error for callers that expect some failures."""
         self.stderr = stderr
+        self.is_rejection = code > 0 and re.search(r"^sbatch: ", stderr, re.M) is not None
+        """True if sbatch says that there is no job; False if it was killed, or says nothing."""
         message = stderr or "it printed no error message"
         super().__init__(f"{words[0]} failed with exit code {code}: {message}", value=code)
 
@@ -61,15 +80,7 @@ class CommandFailedError(AI500Error):
 def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     """Run a Slurm command and return its standard output."""
     try:
-        completed = subprocess.run(
-            list(words),
-            input=stdin,
-            env=_environment(),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-        )
+        completed = _run(words, deadline=time.monotonic() + timeout, stdin=stdin)
     except FileNotFoundError:
         raise EnvironmentLacksError(
             f"Slurm's command \"{words[0]}\" is not on this machine's PATH.",
@@ -90,6 +101,8 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
     if completed.returncode == 0:
         return completed.stdout
     stderr = completed.stderr.strip()
+    if words[0] == "sbatch" and _FULL.search(stderr):
+        raise QueueFullError(stderr.splitlines()[0], value=words[0])
     if _UNAVAILABLE.search(stderr):
         raise SlurmUnavailableError(
             f"Slurm does not respond: {stderr.splitlines()[-1]}.",
@@ -104,6 +117,57 @@ def run_slurm(words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
             remedy="Run ai500 on a login node of the cluster, or set SLURM_CONF.",
         )
     raise CommandFailedError(words, completed.returncode, stderr)
+
+
+def _run(words: Sequence[str], *, deadline: float, stdin: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a session of its own; if it is late, kill it with its children."""
+    with subprocess.Popen(
+        list(words),
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = _communicate(process, deadline=deadline, stdin=stdin)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(list(words), process.returncode, stdout, stderr)
+
+
+def _communicate(process: subprocess.Popen[str], *, deadline: float, stdin: str) -> tuple[str, str]:
+    """Return stdout and stderr; end an sbatch that begins to retry by itself, for minutes."""
+    given: str | None = stdin
+    while True:
+        seconds = min(RETRY_NOTICE_SECONDS, max(0.0, deadline - time.monotonic()))
+        try:
+            return process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired as late:
+            stderr = (late.stderr or b"").decode(errors="replace")  # bytes, whatever the encoding
+            if time.monotonic() >= deadline:
+                raise
+            if _RETRYING in stderr:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            given = None
+
+
+def query_slurm(words: Sequence[str]) -> str:
+    """Return what a query prints; every failure is an outage, whatever its text or exit code.
+
+    A command that is not installed, or finds no configuration, is an EnvironmentLacksError.
+    """
+    try:
+        return run_slurm(words, timeout=QUERY_SECONDS)
+    except CommandFailedError as error:
+        if _UNKNOWN_ID in error.stderr:
+            return ""
+        raise SlurmUnavailableError(str(error), value=words[0]) from error
 
 
 def _environment() -> dict[str, str]:
@@ -134,21 +198,28 @@ def show(entity: str) -> str:
     return run_slurm(words, timeout=QUERY_SECONDS)
 
 
-def job_states(ids: Collection[str]) -> dict[str, SlurmJob]:
-    """Return the states of all these jobs in at most three calls: live, ended, accounting.
+def job_states(
+    ids: Collection[str], *, on_skipped: Callable[[str], None] = lambda line: None
+) -> dict[str, SlurmJob]:
+    """Return the states of all these jobs: one squeue, and sacct for those it does not know.
 
     An array task that is cancelled while it waits leaves squeue at once; only accounting can
     tell it from one that ended more than MinJobAge ago. Without accounting both are `lost`.
+    Lines that are not in the requested format go to `on_skipped`.
     """
-    rows = _queue(tasks_by_job(ids))
+    rows, skipped = read_queue(_queue(tasks_by_job(ids)))
     jobs = jobs_by_id(rows, ids)
     missing = set(ids) - jobs.keys()
-    if missing:
-        rows += _queue(tasks_by_job(missing), "--states=all")
-        jobs |= jobs_by_id(rows, missing)
-        missing -= jobs.keys()
+    if missing and skipped:
+        raise SlurmUnavailableError(
+            f"squeue printed {skipped[0]!r}, which is not in the requested format, and nothing "
+            f"about job {min(missing)}.",
+            value=skipped[0],
+        )
+    for line in skipped:
+        on_skipped(line)
     if missing and _accounting(os.environ.get("SLURM_CONF", "")):
-        jobs |= _accounted(missing, arrays=_arrays(rows))
+        jobs |= _accounted(missing, arrays=_arrays(rows), on_skipped=on_skipped)
         missing -= jobs.keys()
     return jobs | {job_id: _lost(job_id) for job_id in missing}
 
@@ -158,19 +229,17 @@ def _lost(job_id: str) -> SlurmJob:
     return SlurmJob(job_id, "lost", "", reason)
 
 
-def _queue(bases: Collection[str], *options: str) -> list[SlurmJob]:
-    """Query squeue for these jobs and arrays: by default, those that have not ended."""
+def _queue(bases: Collection[str]) -> str:
+    """Query squeue for these jobs and arrays, ended ones included.
+
+    With --me slurmctld sends this user's jobs; without it, the jobs of all users.
+    """
     if not bases:
-        return []
+        return ""
     jobs = ",".join(bases)
-    selection = f"--jobs={jobs}" if len(jobs) < LONGEST_ARGUMENT_BYTES else "--me"
-    words = ("squeue", "--noheader", f"--Format={_QUEUE_FORMAT}", selection, *options)
-    try:
-        return list(read_queue(run_slurm(words, timeout=QUERY_SECONDS)))
-    except CommandFailedError as error:
-        if _UNKNOWN_ID in error.stderr:
-            return []
-        raise
+    selection = [f"--jobs={jobs}"] if len(jobs) < LONGEST_ARGUMENT_BYTES else []
+    form = ("--noheader", f"--Format={_QUEUE_FORMAT}", "--states=all")
+    return query_slurm(("squeue", "--me", *form, *selection))
 
 
 def _arrays(rows: Iterable[SlurmJob]) -> set[str]:
@@ -180,17 +249,21 @@ def _arrays(rows: Iterable[SlurmJob]) -> set[str]:
 @functools.cache
 def _accounting(_slurm_conf: str) -> bool:
     """Return True if this cluster has accounting; queried once."""
-    words = ("scontrol", "show", "config")
-    return has_accounting(read_config(run_slurm(words, timeout=QUERY_SECONDS)))
+    return has_accounting(read_config(query_slurm(("scontrol", "show", "config"))))
 
 
-def _accounted(ids: Collection[str], *, arrays: Collection[str]) -> dict[str, SlurmJob]:
+def _accounted(
+    ids: Collection[str], *, arrays: Collection[str], on_skipped: Callable[[str], None]
+) -> dict[str, SlurmJob]:
     """Query sacct; a task missing there, of a known array, was cancelled before it started."""
     rows: list[SlurmJob] = []
     for part in _parts(list(tasks_by_job(ids))):
         words = ("sacct", "--allocations", "--parsable2", "--noheader")
         query = ("--format=JobID,State,ExitCode", f"--jobs={','.join(part)}")
-        rows += read_accounting(run_slurm((*words, *query), timeout=QUERY_SECONDS))
+        accounted, skipped = read_accounting(query_slurm((*words, *query)))
+        rows += accounted
+        for line in skipped:
+            on_skipped(line)
     jobs = jobs_by_id(rows, ids)
     known = _arrays(rows) | set(arrays)
     for job_id in set(ids) - jobs.keys():
@@ -205,12 +278,27 @@ def submit_script(script: str, *, options: Sequence[str]) -> str:
     text = run_slurm(words, timeout=SUBMIT_SECONDS, stdin=script)
     job_id = text.strip().rpartition("\n")[2].partition(";")[0].strip()
     if not job_id.isdigit():
-        raise AI500Error(
+        raise UnclearReplyError(
             f"sbatch printed {text.strip()!r} where a job id was expected.",
             value=text.strip(),
             remedy="A site's wrapper of sbatch may print to standard output: it should use stderr.",
         )
     return job_id
+
+
+def refusal(script: str) -> str | None:
+    """Return why Slurm would refuse the script, from `sbatch --test-only`; None: it would not."""
+    try:
+        run_slurm(("sbatch", "--test-only"), timeout=QUERY_SECONDS, stdin=script)
+    except (CommandFailedError, QueueFullError) as error:
+        text = error.stderr if isinstance(error, CommandFailedError) else str(error)
+        return " ".join(
+            line.removeprefix("sbatch: error: ").removeprefix("allocation failure: ")
+            for line in text.splitlines()
+        )
+    except SlurmUnavailableError:
+        return None
+    return None
 
 
 def cancel_jobs(ids: Sequence[str]) -> None:
@@ -239,7 +327,7 @@ def _scancel(ids: Sequence[str], *options: str) -> None:
         except CommandFailedError as error:
             complaints = [line for line in error.stderr.splitlines() if not _GONE.search(line)]
             if complaints or not error.stderr:
-                raise
+                raise SlurmUnavailableError(str(error), value="scancel") from error
 
 
 def jobs_named(name: str) -> list[str]:
@@ -247,8 +335,9 @@ def jobs_named(name: str) -> list[str]:
     words = ["squeue", "--me", "--noheader", "--states=all", "--format=%F|%j"]
     if "," not in name:  # squeue reads a comma as a list separator
         words.append(f"--name={name}")
-    rows = (line.partition("|") for line in run_slurm(words, timeout=QUERY_SECONDS).splitlines())
-    return list(dict.fromkeys(base.strip() for base, _, job_name in rows if job_name == name))
+    rows = (line.partition("|") for line in query_slurm(words).splitlines())
+    bases = (base.strip() for base, _, job_name in rows if job_name == name)
+    return list(dict.fromkeys(base for base in bases if base.isdigit()))
 
 
 def _parts(words: Sequence[str]) -> Iterator[list[str]]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from ai500.core.errors import AI500Error
 from ai500.jobs.schedulers import ACTIVE
 from ai500.records import JobState
 
@@ -49,6 +48,9 @@ STATES: Final[dict[str, JobState]] = {
     "REVOKED": "cancelled",  # another cluster of the federation took it
 }
 """Every job state of squeue and sacct."""
+_JOB: Final = r"(\d+(?:[_+](?:\d+|\[[^\]]*\]))?)"
+_ROW: Final = re.compile(_JOB + r" *\| *([A-Z_]+) *\|([^|]*)\|([^|]*)\|(.*)")
+_ACCOUNTED: Final = re.compile(_JOB + r"\|([A-Z_]+)\+?(?: [^|]*)?\|([^|]*)")  # `CANCELLED by 1000`
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,44 +122,51 @@ def tasks_by_job(ids: Iterable[str]) -> dict[str, set[int]]:
     return dict(by_job)
 
 
-def read_queue(text: str) -> Iterator[SlurmJob]:
-    """Parse rows `id|state|restarts|exit code|reason` of squeue.
+def read_queue(text: str) -> tuple[list[SlurmJob], list[str]]:
+    """Parse rows `id|state|restarts|exit code|reason` of squeue; return the other lines, too.
 
-    Waiting tasks of an array share a row with an id such as `1234_[5-99%4,120]`.
+    Waiting tasks of an array share a row with an id such as `1234_[5-99%4,120]`. Other lines are
+    a site's banners, or a row that was cut off.
     """
+    rows: list[SlurmJob] = []
+    skipped: list[str] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("CLUSTER:"):
             continue
-        parts = line.split("|", 4)
-        if len(parts) < 5:
-            raise AI500Error(
-                f"squeue printed {line!r}, which is not in the requested format.",
-                value=line,
-                remedy="Report this with the output of `squeue --version`.",
-            )
-        job_id, word, restarts, code, reason = (part.strip() for part in parts)
+        match = _ROW.fullmatch(line.strip())
+        if match is None:
+            skipped.append(line)
+            continue
+        job_id, word, restarts, code, reason = (part.strip() for part in match.groups())
         state = STATES.get(word, "running")
-        yield SlurmJob(
-            id=job_id,
-            state=state,
-            slurm_state=word,
-            reason=None if reason in ("", "None") else reason,
-            exit_code=_exit_code(code, state),
-            # squeue folds requeued tasks into the row of those that never ran
-            restarts=int(restarts) if restarts.isdigit() and "[" not in job_id else None,
+        rows.append(
+            SlurmJob(
+                id=job_id,
+                state=state,
+                slurm_state=word,
+                reason=None if reason in ("", "None") else reason,
+                exit_code=_exit_code(code, state),
+                # squeue folds requeued tasks into the row of those that never ran
+                restarts=int(restarts) if restarts.isdigit() and "[" not in job_id else None,
+            )
         )
+    return rows, skipped
 
 
-def read_accounting(text: str) -> Iterator[SlurmJob]:
-    """Parse rows `id|state|exit code` of sacct."""
-    for line in text.splitlines():
-        job_id, _, rest = line.partition("|")
-        words, _, code = rest.partition("|")
-        if job_id and words:
-            word = words.split()[0].rstrip("+")  # `CANCELLED by 1000`
-            state = STATES.get(word, "failed")
-            reason = "known to sacct only" if state in ACTIVE else None
-            yield SlurmJob(job_id, state, word, reason, _exit_code(code, state))
+def read_accounting(text: str) -> tuple[list[SlurmJob], list[str]]:
+    """Parse rows `id|state|exit code` of sacct; return the other lines, too."""
+    rows: list[SlurmJob] = []
+    skipped: list[str] = []
+    for line in filter(str.strip, text.splitlines()):
+        match = _ACCOUNTED.fullmatch(line.strip())
+        if match is None:
+            skipped.append(line)
+            continue
+        job_id, word, code = match.groups()
+        state = STATES.get(word, "failed")
+        reason = "known to sacct only" if state in ACTIVE else None
+        rows.append(SlurmJob(job_id, state, word, reason, _exit_code(code, state)))
+    return rows, skipped
 
 
 def jobs_by_id(rows: Iterable[SlurmJob], ids: Collection[str]) -> dict[str, SlurmJob]:

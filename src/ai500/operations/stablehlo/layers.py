@@ -20,6 +20,9 @@ _STATISTICS = {
 }
 _MAX_AFFINE = 2  # scale and shift of a normalization
 _PRODUCTS = ("convolution", "dot_general", "dot")
+_GELU_PARTS = ("add", "multiply", "tanh", "power")
+_GELU_CONSTANTS = (0.5, 1.0, 0.044715, 0.7978845608)
+"""GELU by tanh: 0.5 · x · (1 + tanh(0.798 · (x + 0.0447 · x³)))."""
 
 
 class Layer(NamedTuple):
@@ -36,7 +39,10 @@ def recognize(program: Program) -> list[Layer]:
     users = _users(program)
     layers: list[Layer] = []
     taken: set[Instruction] = set()
-    for recognizer in (_softmax, _log_softmax, _normalization, _mean):
+    recognizers = (
+        _softmax, _log_softmax, _normalization, _mean, _gelu, _embedding, _negative_log_likelihood,
+    )  # fmt: skip
+    for recognizer in recognizers:
         for instruction in program.instructions:
             if instruction in taken:
                 continue
@@ -158,6 +164,70 @@ def _shift(value: Value) -> tuple[Value, set[Instruction]]:
     if maximum is None or origin(maximum.operands[0]) is not origin(subtract.operands[0]):
         return value, set()
     return subtract.operands[0], {*parts, maximum}
+
+
+def _gelu(last: Instruction, users: Users) -> Layer | None:
+    """Match GELU by tanh: from its product with x back to x there is arithmetic of x alone."""
+    if last.operator != "multiply":
+        return None
+    for source, factor in _both_ways(last):
+        parts, constants, waiting = {last}, set(), [factor]
+        while waiting:
+            value = origin(waiting.pop())
+            if value is origin(source):
+                continue
+            if value.constant is not None:
+                constants.add(value.constant)
+            elif value.producer is not None and value.producer.operator in _GELU_PARTS:
+                if value.producer not in parts:
+                    parts.add(value.producer)
+                    waiting += value.producer.operands
+            else:
+                break
+        else:
+            is_tanh = sum(part.operator == "tanh" for part in parts) == 1
+            if is_tanh and all(_has_value(constants, number) for number in _GELU_CONSTANTS):
+                return Layer("gelu", source.shape, last, frozenset(parts))
+    return None
+
+
+def _has_value(constants: Iterable[str], number: float) -> bool:
+    """Return True where a printed constant is this number, in any precision."""
+    for constant in constants:
+        try:
+            if abs(float(constant) - number) < 0.01 * number:
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _embedding(last: Instruction, users: Users) -> Layer | None:
+    """Match rows of a trained table, chosen by integers."""
+    if last.operator != "gather":
+        return None
+    table, indices = last.operands[:2]
+    rows_of_table = (*indices.shape[:-1], *table.shape[1:])
+    if table.owner is None or len(table.shape) != 2 or last.result.shape != rows_of_table:
+        return None
+    return Layer("embedding", table.shape, last, frozenset({last}))
+
+
+def _negative_log_likelihood(last: Instruction, users: Users) -> Layer | None:
+    """Match the negative of chosen log-probabilities."""
+    if last.operator != "negate":
+        return None
+    chosen = made_by(last.operands[0], "gather", "select")
+    parts = {last}
+    if chosen is not None and chosen.operator == "select":  # NaN for an index outside
+        parts.add(chosen)
+        chosen = made_by(chosen.operands[1], "gather")
+    if chosen is None:
+        return None
+    subtract = made_by(chosen.operands[0], "subtract")
+    if subtract is None or _log_softmax(subtract, users) is None:
+        return None
+    return Layer("nll_loss", subtract.result.shape, last, frozenset({*parts, chosen}))
 
 
 def _mean(last: Instruction, users: Users) -> Layer | None:

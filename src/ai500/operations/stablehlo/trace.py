@@ -7,7 +7,7 @@ from collections.abc import Collection
 from math import prod
 
 from ai500.core.errors import InputError
-from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes, Trace
+from ai500.operations.graph import PRODUCTS, UNKNOWN, Op, Shape, Shapes, Trace
 from ai500.operations.stablehlo.kinds import KINDS
 from ai500.operations.stablehlo.layers import Layer, is_bias, is_zero, recognize
 from ai500.operations.stablehlo.program import Instruction, Program, Value, flatten
@@ -102,7 +102,8 @@ class _Tracer:
             return None
         numbers = (*instruction.operands, *instruction.results)
         is_constant = all(value.is_fixed for value in instruction.results)
-        if kind != UNKNOWN and (is_constant or not any(value.is_number for value in numbers)):
+        is_index = kind not in PRODUCTS and not any(value.is_number for value in numbers)
+        if kind != UNKNOWN and (is_constant or is_index):
             kind = "data_movement"  # computed once, or indices and counters
         attributes |= self._attributes(kind, instruction, instruction.operands)
         return _op(kind, shapes, attributes, instruction)

@@ -109,7 +109,7 @@ const ai500 = (() => {
 
   // The longest list comes first: it is the initial view.
   function initial() {
-    const [first] = entries;
+    const [first = { workload: "*", problem_class: "*", level: "*" }] = entries; // none yet
     return { q: "", sort: "rank", dir: "up", page: 1, every: false, pick: [],
       workload: first.workload, problem_class: first.problem_class, level: first.level,
       edition: "*", organization: "*", accelerator: "*" };
@@ -335,7 +335,7 @@ const ai500 = (() => {
   const asJson = () => JSON.stringify(shown.map(plainRow), null, 2) + "\n";
 
   function asCsv() {
-    const names = Object.keys(plainRow(entries[0]));
+    const names = Object.keys(plainRow(entries[0] ?? {}));
     const lines = [names, ...shown.map(entry => names.map(name => entry[name]))];
     return lines.map(line => line.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }

@@ -102,7 +102,10 @@ class MeanBars:
             if (width := frame.x(mean) - frame.left) >= LEAST_DRAWN:
                 bar = svg.rectangle((frame.left, y + 4), (width, ROW - 8), "bar", tip=row.tip)
                 parts.append(bar)
-            parts += [svg.dot((frame.x(value), middle), "mean") for value in row.values]
+            parts += [
+                svg.dot((frame.x(value), middle), "mean", tip=f"{row.name}: {value:.4g}")
+                for value in row.values
+            ]
         return svg.document(parts, height=bottom + 54, title=title)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.report.charts import svg
-from ai500.report.charts.line_chart import Style
+from ai500.report.charts.line_chart import Style, value_text
 from ai500.report.charts.svg import Frame, Point, Scale
 
 CHARACTER = 8.8
@@ -64,9 +64,11 @@ class DotRows:
             parts.append(svg.line((frame.left, y), (frame.right, y), "grid"))
             hollow = "" if row.trusted else " hollow"
             for x in row.secondary:
-                parts.append(svg.dot((frame.x(x), y), f"mean{hollow}", radius=4))
+                tip = f"{row.name}: {x:.4g}"
+                parts.append(svg.dot((frame.x(x), y), f"mean{hollow}", radius=4, tip=tip))
             for x in row.values:
-                parts.append(svg.dot((frame.x(x), y), f"{row.style}{hollow}", radius=5))
+                tip = f"{row.name}: {x:.4g}"
+                parts.append(svg.dot((frame.x(x), y), f"{row.style}{hollow}", radius=5, tip=tip))
         return svg.document(parts, height=bottom + 54, title=title)
 
 
@@ -99,14 +101,17 @@ class Scatter:
             y=Scale(ticks.low, ticks.high, 300, 58),
         )
         parts = svg.axes(frame, x_ticks, ticks, x_title=self.x_title, y_title=self.y_title)
+        axes = (self.x_title, self.y_title)
         for dot in self.dots:
             point = (frame.x(dot.x), frame.y(dot.y))
             hollow = "" if dot.trusted else " hollow"
             if dot.other_y is not None and dot.other_y != dot.y:
                 other = (point[0], frame.y(dot.other_y))
                 parts.append(svg.line(point, other, "member"))
-                parts.append(svg.dot(other, f"mean{hollow}", radius=4))
-            parts.append(svg.dot(point, f"ensemble{hollow}", radius=5))
+                tip = value_text(dot.x, dot.other_y, axes=axes, name=dot.name)
+                parts.append(svg.dot(other, f"mean{hollow}", radius=4, tip=tip))
+            tip = value_text(dot.x, dot.y, axes=axes, name=dot.name)
+            parts.append(svg.dot(point, f"ensemble{hollow}", radius=5, tip=tip))
         return svg.document([*parts, *_names(frame, self.dots)], height=354, title=title)
 
 

@@ -20,8 +20,8 @@ SOME_DOTS = 15
 MOST_TICKS_EACH = 8
 """Consecutive whole x values up to which each has a tick of its own."""
 
-Style = Literal["ensemble", "mean", "member", "target", "theoretical"]
-"""Class in the style sheet: blue, orange, thin grey, dashed, dashed grey."""
+Style = Literal["ensemble", "mean", "member", "target", "theoretical", "trial"]
+"""Class in the style sheet: blue, orange, thin grey, dashed, dashed grey, faint orange."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class LineChart:
             parts.append(svg.line((frame.left, edge[1]), edge, level.style))
             labels.append((edge, level.name, level.style))
         for series in drawn:
-            parts += _series(frame, series)
+            parts += _series(frame, series, axes=(self.x_title, self.y_title))
             if series.name:
                 last = series.values[-1]
                 x = frame.x(last.x) if self.joined_labels else frame.right
@@ -124,7 +124,7 @@ class LineChart:
         for x in self.verticals:
             parts.append(svg.line((frame.x(x), frame.top), (frame.x(x), frame.bottom), "target"))
         for mark in self.marks:
-            parts += _mark(frame, mark)
+            parts += _mark(frame, mark, axes=(self.x_title, self.y_title))
         parts += right_labels(frame, labels)
         parts += _legend(frame, self.legend)
         return svg.document(parts, height=HEIGHT, title=title)
@@ -195,7 +195,13 @@ def _x_ticks(xs: Sequence[float], *, whole: bool) -> Ticks:
     return svg.nice_ticks(0.0, known[-1], whole=whole)
 
 
-def _series(frame: Frame, series: Series) -> list[str]:
+def value_text(x: float, y: float, *, axes: tuple[str, str], name: str = "") -> str:
+    """Describe a point by its axes, for its tooltip."""
+    of = f"{name}: " if name else ""
+    return f"{of}{axes[1]} {y:.4g} at {axes[0]} {x:.6g}"
+
+
+def _series(frame: Frame, series: Series, *, axes: tuple[str, str]) -> list[str]:
     parts = []
     if series.band:
         known = [v for v in series.values if v.low is not None and v.high is not None]
@@ -217,13 +223,19 @@ def _series(frame: Frame, series: Series) -> list[str]:
             ends = (x, frame.y(value.low or 0.0)), (x, frame.y(value.high or 0.0))
             parts.append(svg.line(*ends, f"{series.style} leader"))
         css = style if value.trusted else f"{style} hollow"
-        parts.append(svg.dot((x, frame.y(value.y)), css))
+        tip = value_text(value.x, value.y, axes=axes)
+        if spread:
+            tip += f" ({value.low:.4g} to {value.high:.4g})"
+        if not value.trusted:
+            tip += ", speed not meaningful"
+        parts.append(svg.dot((x, frame.y(value.y)), css, tip=tip))
     return parts
 
 
-def _mark(frame: Frame, mark: Mark) -> list[str]:
+def _mark(frame: Frame, mark: Mark, *, axes: tuple[str, str]) -> list[str]:
     x, y = frame.x(mark.x), frame.y(mark.y)
-    parts = [svg.dot((x, y), mark.style, radius=5)]
+    tip = value_text(mark.x, mark.y, axes=axes, name=mark.text)
+    parts = [svg.dot((x, y), mark.style, radius=5, tip=tip)]
     if mark.text:
         anchor = "start" if x < (frame.left + frame.right) / 2 else "end"
         parts.append(svg.text((x, y - 12), mark.text, f"{mark.style} label", anchor=anchor))

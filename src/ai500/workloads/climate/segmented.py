@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ai500.data.climate.schema import CHANNELS, HEIGHT, WIDTH
+from ai500.data.climate.schema import HEIGHT, WIDTH
+from ai500.data.climate.schema import PIXEL_CLASSES as PIXEL_CLASSES
+from ai500.data.climate.schema import mask_fields as mask_fields
 from ai500.data.generated import Generated
 from ai500.data.store import Arrays
+from ai500.records import ProblemClass
 from ai500.records.fields import Field
 from ai500.workloads.climate import recipe as recipes
 from ai500.workloads.climate.recipe import ClimateRecipe
 
-EVENTS = ("tropical cyclone", "atmospheric river")
-PIXEL_CLASSES = ("background", *EVENTS)
+EVENTS = PIXEL_CLASSES[1:]
 # Mean and standard deviation of each channel in the schema's units, of 64 frames of the learnable
 # climate at its full contrast, rounded. They are constants, so that a store needs no
 # statistics; CAM5's climate is close enough for the batch norms that follow.
@@ -52,12 +54,10 @@ class SegmentedClimate(Generated):
         return {"images": frames, "masks": masks}
 
 
-def mask_fields(height: int, width: int) -> tuple[Field, Field]:
-    """Return the fields of frames of this size: channels in SI units, a class for every pixel."""
-    return (
-        Field("images", "input", "float32", (len(CHANNELS), height, width)),
-        Field("masks", "target", "uint8", (height, width), limits=(0, len(EVENTS))),
-    )
+def event_bytes(problem_class: ProblemClass) -> int:
+    """Return the bytes of a frame's predictions: one for each event and pixel."""
+    _, height, width = problem_class.input_shape
+    return len(EVENTS) * height * width
 
 
 SOURCES = {
