@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -17,8 +18,9 @@ from ai500.cli.output import discard_buffer, print_any_character
 from ai500.cli.verbosity import NORMAL, Verbosity
 from ai500.core import __version__
 from ai500.core.atomic import explained
-from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
+from ai500.core.errors import AI500Error, InputError, RunCancelledError, RunDetachedError
 
+MISTAKES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 app = typer.Typer(
     name="ai500",
     cls=CommandGroup,
@@ -66,6 +68,13 @@ def main() -> None:
         discard_buffer(sys.stdout)
         print("error: the reader of the output has closed the pipe", file=sys.stderr)
         sys.exit(1)
+    except RuntimeError as error:
+        if not str(error).startswith(
+            "Symlink loop"
+        ):  # as Path.resolve says in Python 3.11 and 3.12
+            raise
+        _print_error(f"error: {error}: its links lead in a circle.")
+        sys.exit(InputError.exit_code)
     except OSError as error:
         sys.exit(_report_system_error(error))
 
@@ -77,7 +86,8 @@ def _report_system_error(error: OSError) -> int:
     problem = explained(error, f"cannot use {file}" if file else "the system refuses", path=file)
     with contextlib.suppress(OSError):
         _print_error(f"error: {problem}")
-    return problem.exit_code
+    # A name that can't be a file here is a mistake; a full disk or a permission is not.
+    return InputError.exit_code if error.errno in MISTAKES else problem.exit_code
 
 
 def _print_error(message: str) -> None:
