@@ -9,7 +9,7 @@ import os
 import random
 import shutil
 import signal
-import socket
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -29,7 +29,7 @@ THINGS: dict[str, bytes | Callable[[Path], object]] = {
     "a folder": Path.mkdir,
     "a circle of links": lambda path: path.symlink_to(path.name),
     "a device": lambda path: path.symlink_to("/dev/zero"),
-    "a socket": lambda path: socket.socket(socket.AF_UNIX).bind(os.path.relpath(path)),
+    "a socket": lambda path: os.mknod(path, stat.S_IFSOCK | 0o600),
     "nothing": b"",
     "deep": DEEP,
     "not a number": b'{"trials": NaN, "event": "epoch"}\n',
