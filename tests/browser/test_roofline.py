@@ -90,7 +90,7 @@ def test_no_text_overlaps_or_is_clipped(
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(page_file.as_uri())
     page.emulate_media(media=media)
-    assert page.locator("svg").count() == 3
+    assert page.locator("svg").count() == 4
     assert page.evaluate(TEXT_COLLISIONS) == []
     if media == "screen":
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ai500.workloads.learnable_text import SMOKE
 from tests.support import framework_checks
 from tests.support.commands import SOURCE, Start
 from tests.support.interpreters import interpreter
@@ -25,6 +27,12 @@ MORE = pytest.mark.frameworks
 )
 def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
     framework_checks.check_steps("jax", framework_checks.STEP_CASES[case], tmp_path)
+
+
+@MORE
+@pytest.mark.parametrize("case", framework_checks.TEXT_CASES)
+def test_steps_of_the_language_model_agree_with_pytorch(case: str, tmp_path: Path) -> None:
+    framework_checks.check_steps("jax", framework_checks.TEXT_CASES[case], tmp_path)
 
 
 @MORE
@@ -85,3 +93,31 @@ def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_pat
 @pytest.mark.timeout(3600)
 def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
     framework_checks.check_entry("jax", start, tmp_path)
+
+
+@MORE
+@pytest.mark.timeout(1800)
+def test_an_ensemble_of_language_models(start: Start, tmp_path: Path) -> None:
+    """Two members of class `smoke`, one epoch, from the same seeds as PyTorch's."""
+    qualities = {}
+    for framework in ("jax", "pytorch"):
+        values = {
+            "framework.kind": framework, "ensemble.size": 2, "parallel.degree": 1,
+            "train.epochs": 1, "system.device": "cpu",
+        }  # fmt: skip
+        if framework == "jax":
+            values["framework.python"] = str(interpreter("jax"))
+        settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+        words = ("run", "--workload", "language_model", "--out", tmp_path / framework, *settings)
+        command = start(*words)
+        assert command.wait(timeout=800) == 0, command.err
+        result = json.loads((tmp_path / framework / "trials/01/ensemble.json").read_text())
+        assert SMOKE.entropy_rate() < result["ensemble_quality"] < min(result["member_qualities"])
+        qualities[framework] = result["ensemble_quality"]
+    assert qualities["jax"] == pytest.approx(qualities["pytorch"], abs=0.01)
+    check = start("check", tmp_path / "jax", "--level", "system", "--json")
+    check.wait()
+    findings = json.loads(check.out)["findings"]
+    broken = {finding["rule"] for finding in findings if finding["severity"] == "violation"}
+    shortened = {"enough trials", "minimum ensemble size", "same epochs", "same evaluations"}
+    assert broken == shortened

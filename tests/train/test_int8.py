@@ -20,6 +20,7 @@ def run(start: Start, folder: Path, *settings: str) -> float:
     return float(json.loads((folder / "score.json").read_text())["ensemble_quality"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_a_member_trains_in_int8_and_says_so(
     start: Start, tiny_store: Path, tmp_path: Path
@@ -37,7 +38,7 @@ def test_a_member_trains_in_int8_and_says_so(
     assert numerics["other_products"] == []
     assert record.effective["optimizer"] == "LARS"
     assert record.steps == 512 // 64  # optimizer steps, not micro-steps [D12]
-    findings = json.loads((folder / "findings.json").read_text())
+    findings = run_folder.read_json(folder / "findings.json")
     assert "chosen precision" in {finding["rule"] for finding in findings}
 
 

@@ -97,7 +97,7 @@ def machine(*, links: bool = True, cpu: str | None = None) -> RooflineRecord:
         KernelTime("gemm", "fp32", "any", 10**12, 1.0, 5),
         KernelTime("gemm", "bf16", "any", 3 * 10**12, 1.0, 5),
     )
-    times = (LinkTime("all_reduce", "inside_node", 2, 1, 10**6, 1.0, 5),) if links else ()
+    times = (LinkTime("all_reduce", "inside_node", 2, 1, 10**6, 0.1, 5),) if links else ()
     return RooflineRecord(
         format=1, version="test", measured_at="2026-01-01T00:00:00+00:00", complete=True,
         system=replace(here, cpu=cpu or here.cpu), device="cpu", device_name="test", unit="core",
@@ -116,10 +116,10 @@ def test_a_run_is_placed_by_the_bytes_it_sent(run_of_two: Path) -> None:
     assert link.coi is not None
     assert link.analytical_coi is not None
     assert link.coi == pytest.approx(link.analytical_coi, rel=0.02)
-    # Two ranks of one core each of a machine of two: its whole ceiling; 1 MB/s from each of both.
+    # Two ranks of one core each of a machine of two: its whole ceiling; 10 MB/s from each of both.
     assert member.ceiling_flops == pytest.approx(1e12)
-    assert link.bytes_per_second == pytest.approx(2e6)
-    assert member.attainable_flops == pytest.approx(2e6 * link.coi)
+    assert link.bytes_per_second == pytest.approx(2e7)
+    assert member.attainable_flops == pytest.approx(2e7 * link.coi)
     assert (member.bound, member.limit) == ("communication", "links inside a node")
     first = {advice.change: advice for advice in member.advice}
     assert "FP16 compression" not in first

@@ -22,6 +22,7 @@ from ai500.core.interrupts import as_interrupt
 from ai500.core.reading import require_regular
 from ai500.core.schema import check_known
 from ai500.pipeline.scoring import write_report
+from ai500.profile.record import Profile
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.page import standalone_svg
@@ -30,7 +31,7 @@ from ai500.roofline import compare, measure, place_run
 from ai500.roofline import page as pages
 from ai500.roofline.advice import best
 from ai500.roofline.page import record_chart
-from ai500.roofline.records import Placed, RooflineRecord, RunPlacement
+from ai500.roofline.records import Placed, RooflineRecord, RunPlacement, peak_of
 
 FOLDER = RUNS / "rooflines"
 SECONDS, QUICK_SECONDS = 60.0, 8.0
@@ -180,7 +181,9 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 def _place(run: Path, ceilings: Path | None, *, beside: Sequence[Path], as_json: bool) -> None:
     folder, others = RunFolder.open(run), [RunFolder.open(path) for path in beside]
     file = ceilings or place_run.newest_record(FOLDER)
-    placement = place_run.place_run(folder, place_run.read_record(file))
+    record = place_run.read_record(file)
+    memory = _memory_traffic(folder, record)
+    placement = place_run.place_run(folder, record, memory_bytes_per_second=memory)
     if others:
         _compare(folder, placement, others)
     run_folder.write(folder.roofline, placement)
@@ -201,6 +204,17 @@ def _place(run: Path, ceilings: Path | None, *, beside: Sequence[Path], as_json:
         console.print(str(page), soft_wrap=True, markup=False)
 
 
+def _memory_traffic(folder: RunFolder, record: RooflineRecord) -> float | None:
+    """Return the bytes per second of one accelerator's memory that the run's profile counted."""
+    peak = peak_of(record, "memory")
+    if peak is None or not folder.profile.exists():
+        return None
+    precision = run_folder.read(Plan, folder.plan).hyperparameters.precision
+    profiles = run_folder.read(Profile, folder.profile).precisions
+    share = next((each.dram_utilization for each in profiles if each.precision == precision), None)
+    return None if share is None else share * peak / record.units
+
+
 def _compare(folder: RunFolder, placement: RunPlacement, others: Sequence[RunFolder]) -> None:
     """Draw the run and others under the same ceilings; each is named by what it varies."""
     placements: dict[str, RunPlacement] = {}
@@ -216,7 +230,12 @@ def _show_point(placement: RunPlacement, point: Placed) -> None:
     figures = pages.point_figures(placement, point)
     rows(f"{point.subject.capitalize()}, {point.model} model", list(figures.items()))
     console.print(pages.sentence(point), markup=False)
-    rows("What would help", [("", advice.text) for advice in point.advice])
+    if point.above_roof:
+        return
+    if helpful := [("", advice.text) for advice in point.advice if advice.may_gain]:
+        rows("What would help", helpful)
+    if useless := pages.useless_changes(point):
+        console.print(useless, markup=False)
     chosen = best(point.advice)
     if chosen is not None:
         console.print(f"    largest gain: {chosen.setting}", markup=False)

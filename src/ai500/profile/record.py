@@ -116,6 +116,15 @@ class PrecisionProfile:
     """Reason why operations were not counted by hardware; None: counted."""
 
     @property
+    def dram_utilization(self) -> float | None:
+        """Share of the memory's peak bandwidth over a whole step; None: not counted."""
+        counted = [(each.dram_utilization, each.seconds_per_step) for each in self.categories]
+        known = [(share, seconds) for share, seconds in counted if share is not None]
+        if not known:
+            return None
+        return sum(share * seconds for share, seconds in known) / self.seconds_per_step
+
+    @property
     def idle_share(self) -> float:
         """Idle share of a step without the profiler, which slows down steps but not kernels."""
         busy = self.busy_share * self.profiled_seconds_per_step

@@ -6,10 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ai500.roofline.model import Standing, gain_at_roof, gain_limit, traffic_factor
-from ai500.roofline.records import Advice
-
-# A gain below half a percent counts as none.
-SMALLEST_GAIN = 1.005
+from ai500.roofline.records import SMALLEST_GAIN, Advice
 
 
 def advise(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_bytes, human_seconds, human_si
-from ai500.records import run_folder
+from ai500.records import require, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.formats import NOT_MEASURED, flops, known
@@ -56,7 +55,7 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
         warnings = list(placement.warnings)
         figures = [*placement_figures(placement), machine_figure(record)]
         run: list[Block] = [Paragraph(convention(placement)), placement_table(placement)]
-        advice = Section("What would help", [advice_table(placement)])
+        advice = Section("What would help", advice_blocks(placement))
         sections = [Section("", [Grid(figures)]), Section("The run", run), advice, *sections[1:]]
     page = Page(
         title=heading,
@@ -80,11 +79,11 @@ def report_section(placement: RunPlacement) -> Section:
     return Section(
         "Roofline",
         [
-            *(Paragraph(warning, "warning") for warning in placement.warnings),
+            *(Notice(f"Warning: {warning}") for warning in placement.warnings),
             Grid(placement_figures(placement)),
             Paragraph(convention(placement)),
             placement_table(placement),
-            replace(advice_table(placement), title="What would help"),
+            *advice_blocks(placement, title="What would help"),
         ],
     )
 
@@ -114,9 +113,11 @@ def record_chart(record: RooflineRecord) -> RooflineChart:
     )
 
 
-def record_roofs(record: RooflineRecord, *, share: float = 1.0) -> list[Roof]:
-    """Return the measured ceilings and the theoretical peaks of the measured precisions."""
-    measured = ceilings(record)
+def record_roofs(
+    record: RooflineRecord, *, share: float = 1.0, precision: str | None = None
+) -> list[Roof]:
+    """Return the measured ceilings and theoretical peaks of one precision; None: of all."""
+    measured = [each for each in ceilings(record) if precision in (None, each.precision)]
     roofs = [Roof(ceiling.name, ceiling.flops * share) for ceiling in measured]
     names = {ceiling.precision for ceiling in measured}
     peaks: dict[float, list[str]] = {}
@@ -144,7 +145,8 @@ def placement_chart(placement: RunPlacement, placed: Placed) -> RooflineChart:
     """Return a point of a run under the ceilings of its accelerators and the links it uses."""
     record = placement.ceilings
     own = next(ceiling for ceiling in ceilings(record) if ceiling.name == placed.ceiling)
-    roofs = record_roofs(record, share=placed.ceiling_flops / roof_flops(record, own))
+    share = placed.ceiling_flops / roof_flops(record, own)
+    roofs = record_roofs(record, share=share, precision=placement.kernel_precision)
     slopes, marks = [], []
     for link in placed.links:
         name = "network" if link.scope == "between_nodes" else "links inside"
@@ -162,30 +164,68 @@ def _unit_count(record: RooflineRecord) -> str:
     return f"{record.units} {record.unit}{'s' if record.units > 1 else ''}"
 
 
-def above_peak_note(record: RooflineRecord) -> str:
-    """Explain ceilings above the theoretical peak; empty where there are none."""
-    names = [ceiling.name for ceiling in above_peak(record)]
+def above_peak_note(record: RooflineRecord, *, precision: str | None = None) -> str:
+    """Explain ceilings of a precision above its theoretical peak; empty where there are none."""
+    above = [each for each in above_peak(record) if precision in (None, each.precision)]
+    names = [ceiling.name for ceiling in above]
     if not names:
         return ""
     return f"{', '.join(names)}: {FAST_ALGORITHM}. A run's roof is the theoretical peak there."
 
 
 def placement_figures(placement: RunPlacement) -> list[Figure]:
-    """Return a figure for each point of the run."""
-    return [
+    """Return a figure for each point of the run, and the classic roofline by memory traffic."""
+    note = above_peak_note(placement.ceilings, precision=placement.kernel_precision)
+    figures = [
         Figure(
             f"The {point.subject} under the {point.model} roofline",
             placement_chart(placement, point),
-            f"{sentence(point)} {above_peak_note(placement.ceilings)}".rstrip(),
+            f"{sentence(point)} {note}".rstrip(),
             f"{placement.run}: {point.subject} under the {point.model} roofline",
         )
         for point in placement.placed
     ]
+    if memory_bandwidth(placement.ceilings) is not None:
+        figures.append(memory_figure(placement))
+    return figures
+
+
+def memory_figure(placement: RunPlacement) -> Figure:
+    """Return the classic roofline: FLOP per byte of memory traffic, of one accelerator."""
+    record, member = placement.ceilings, placement.placed[0]
+    own = next(ceiling for ceiling in ceilings(record) if ceiling.name == member.ceiling)
+    share = member.ceiling_flops / roof_flops(record, own) / member.ranks
+    rate_of_one = require(memory_bandwidth(record), "memory") * share
+    attained, traffic = member.flops / member.ranks, placement.memory_bytes_per_second
+    marks = []
+    caption = (
+        "The run's memory traffic was not measured: `ai500 profile RUN --counters` reads it "
+        "where the hardware's counters can be read."
+    )
+    if traffic is not None:
+        marks = [Mark("member", attained / traffic, attained)]
+        caption = (
+            f"The member moves {rate(traffic)} ({traffic / rate_of_one:.0%} of the measured "
+            f"bandwidth) at {attained / traffic:.3g} FLOP per byte, by hardware counters."
+        )
+    roofs = record_roofs(record, share=share, precision=placement.kernel_precision)
+    return Figure(
+        f"Memory's roofline, one {record.unit if record.unit == 'accelerator' else 'rank'}",
+        RooflineChart(roofs, [Slope("memory", rate_of_one)], marks, MEMORY_AXIS),
+        caption,
+        f"{placement.run}: roofline by memory traffic",
+    )
 
 
 def sentence(point: Placed) -> str:
     """Describe attained and attainable FLOPS of a point, and its bound."""
     share = point.flops / point.attainable_flops
+    if point.above_roof:
+        return (
+            f"The {point.subject} attains {flops(point.flops)}, above its roof of "
+            f"{flops(point.attainable_flops)}: the ceilings were measured too low, and nothing is "
+            "concluded from them."
+        )
     ranks = f"{point.ranks} rank{'s' if point.ranks > 1 else ''}"
     nodes = f" on {point.nodes} nodes" if point.nodes > 1 else ""
     bound = f"{point.bound} bounds it"
@@ -332,7 +372,9 @@ def point_figures(placement: RunPlacement, point: Placed) -> dict[str, str]:
     return figures | {
         "attainable": flops(point.attainable_flops),
         "bound": point.limit,
-        "attained / attainable": f"{point.flops / point.attainable_flops:.1%}",
+        "attained / attainable": "above its roof: ceilings in doubt"
+        if point.above_roof
+        else f"{point.flops / point.attainable_flops:.1%}",
     }
 
 
@@ -347,6 +389,7 @@ def _bytes_name(placement: RunPlacement) -> str:
     return "bytes per step by theory (a ring's)" if theory else "bytes per step"
 
 
+MEMORY_AXIS = "FLOP per byte of memory traffic"
 ADVICE_NOTE = (
     "At most: roof after the change over roof before: the gain of a run at its roof. A run below "
     "its roof may gain more where the change removes what limits it (communication that does not "
@@ -354,17 +397,26 @@ ADVICE_NOTE = (
 )
 
 
-def advice_table(placement: RunPlacement) -> Table:
-    """List every change for every point."""
+def advice_blocks(placement: RunPlacement, *, title: str = "") -> list[Block]:
+    """List the changes that may gain something; the others are one sentence for each point."""
+    points = [point for point in placement.placed if not point.above_roof]
+    helpful = [(point, advice) for point in points for advice in point.advice if advice.may_gain]
     rows = [
         (advice.change, point.subject, advice.text.partition(": ")[2], advice.setting,
          known(advice.gain_at_roof, "{:.2f}×".format, "unknown"),
          known(advice.gain_limit, "{:.1f}×".format, "unknown"))
-        for point in placement.placed
-        for advice in point.advice
+        for point, advice in helpful
     ]  # fmt: skip
     columns = ("change", "point", "effect", "setting", "at most", "never more")
-    return Table(columns, rows, (4, 5), note=ADVICE_NOTE)
+    table = [Table(columns, rows, (4, 5), title=title, note=ADVICE_NOTE)] if rows else []
+    useless = [text for text in map(useless_changes, points) if text]
+    return [*table, *map(Paragraph, useless)]
+
+
+def useless_changes(point: Placed) -> str:
+    """Name the changes that gain nothing, in a sentence; empty if there are none."""
+    changes = [advice.change for advice in point.advice if not advice.may_gain]
+    return f"Nothing to gain for the {point.subject} from {', '.join(changes)}." if changes else ""
 
 
 def rate(value: float) -> str:

@@ -32,6 +32,7 @@ from ai500.roofline.records import (
     RunPlacement,
     Scope,
     ceilings,
+    is_above_roof,
     peak_of,
     roof_flops,
 )
@@ -74,8 +75,13 @@ class RunFacts:
     """Factor from the score's convention to the one used here."""
 
 
-def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
-    """Place the run's points under these ceilings, with warnings."""
+def place_run(
+    folder: RunFolder, record: RooflineRecord, *, memory_bytes_per_second: float | None = None
+) -> RunPlacement:
+    """Place the run's points under these ceilings, with warnings.
+
+    `memory_bytes_per_second` is what a profile counted; None: it did not.
+    """
     run = read_run(folder)
     kernel_precision = KERNEL_PRECISION[run.plan.hyperparameters.precision]
     matching = [each for each in ceilings(record) if each.precision == kernel_precision]
@@ -100,10 +106,24 @@ def place_run(folder: RunFolder, record: RooflineRecord) -> RunPlacement:
         score_convention=run.score.convention or run.convention,
         score_flops=require(run.score.flops, "flops"),
         traffic_source=run.traffic_source,
-        warnings=tuple(_warnings(run, record)),
+        warnings=(*_warnings(run, record), *_doubts(placed)),
         placed=tuple(placed),
         ceilings=record,
+        memory_bytes_per_second=memory_bytes_per_second,
     )
+
+
+def _doubts(placed: Sequence[Placed]) -> list[str]:
+    """Doubt ceilings that a run exceeds: no run is faster than its roof."""
+    above = [point for point in placed if point.above_roof]
+    if not above:
+        return []
+    fastest = max(above, key=lambda point: point.flops / point.attainable_flops)
+    return [
+        f"the {fastest.subject} is {fastest.flops / fastest.attainable_flops:.2f} times as fast as "
+        "its roof, which no run can be: the ceilings were measured on a busy machine, or at other "
+        "clocks. Measure them again on an idle one: ai500 roofline"
+    ]
 
 
 def run_ceiling(of_precision: Sequence[Ceiling]) -> Ceiling:
@@ -223,13 +243,14 @@ def _place_point(
     placed_links = _point_links(run, record, ranks=ranks, nodes=nodes)
     standing = Standing(roof, _channels(run, placed_links))
     peak = peak_of(record, ceiling.precision)
-    bound, limit = _bound(run, record, standing)
+    attained = flops * run.flops_factor
+    bound, limit = _bound(run, record, standing, attained_flops=attained)
     return Placed(
         model="single node" if nodes == 1 else "distributed",
         subject="member" if is_member else "ensemble",
         nodes=nodes,
         ranks=ranks,
-        flops=flops * run.flops_factor,
+        flops=attained,
         ceiling=ceiling.name,
         ceiling_flops=standing.ceiling_flops,
         peak_flops=None if peak is None else peak * share,
@@ -240,7 +261,7 @@ def _place_point(
         advice=tuple(
             advise(
                 standing,
-                attained_flops=flops * run.flops_factor,
+                attained_flops=attained,
                 wire_precision=_wire_precision(plan),
                 other_ceilings=_other_ceilings(run, record, ceiling, share=share),
                 hierarchical=_hierarchical(run, standing),
@@ -251,8 +272,15 @@ def _place_point(
     )
 
 
-def _bound(run: RunFacts, record: RooflineRecord, standing: Standing) -> tuple[str, str]:
-    """Return kind and name of the lowest roof; "not known" if an unmeasured one may be lower."""
+def _bound(
+    run: RunFacts, record: RooflineRecord, standing: Standing, *, attained_flops: float
+) -> tuple[str, str]:
+    """Return kind and name of the lowest roof.
+
+    "not known" if an unmeasured one may be lower, or if the run is above what was measured.
+    """
+    if is_above_roof(attained_flops, attainable_flops=standing.attainable_flops):
+        return "not known", "not known"
     if standing.bound == "communication":
         return standing.bound, standing.limit
     sent = run.traffic or run.analytical

@@ -17,6 +17,10 @@ KERNEL_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 KERNELS = ("gemm", "conv")
 Scope = Literal["inside_node", "between_nodes"]
 LinkKind = Literal["all_reduce", "point_to_point"]
+SMALLEST_GAIN = 1.005
+"""A gain below half a percent counts as none."""
+MEASURING_ERROR = 1.02
+"""Attained over attainable FLOPS above which ceilings are doubted: a margin for timing noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,11 @@ def peak_of(record: RooflineRecord, quantity: str) -> float | None:
     return next(values, None)
 
 
+def is_above_roof(flops: float, *, attainable_flops: float) -> bool:
+    """Return whether attained FLOPS exceed what is attainable by more than measuring errors."""
+    return flops > MEASURING_ERROR * attainable_flops
+
+
 def links_of(times: Iterable[LinkTime], *, kind: LinkKind, scope: Scope) -> list[LinkTime]:
     """Return the times of one kind over one class of links."""
     return [time for time in times if time.kind == kind and time.scope == scope]
@@ -210,6 +219,11 @@ class Advice:
     gain_limit: float | None
     """Roof after over the attained FLOPS; None: roofs are missing."""
     text: str
+
+    @property
+    def may_gain(self) -> bool:
+        """False if the model allows no gain; True also where roofs are missing."""
+        return self.gain_at_roof is None or self.gain_at_roof >= SMALLEST_GAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +261,11 @@ class Placed:
     limit: str
     advice: tuple[Advice, ...]
 
+    @property
+    def above_roof(self) -> bool:
+        """True if the run is faster than its roof: the ceilings were measured too low."""
+        return is_above_roof(self.flops, attainable_flops=self.attainable_flops)
+
 
 @dataclass(frozen=True, slots=True)
 class RunPlacement:
@@ -266,3 +285,6 @@ class RunPlacement:
     warnings: tuple[str, ...]
     placed: tuple[Placed, ...]
     ceilings: RooflineRecord
+    memory_bytes_per_second: float | None = None
+    """Memory traffic of one accelerator of a member, from the hardware counters of `ai500 profile
+    --counters`; None: not measured."""

@@ -14,6 +14,7 @@ from ai500.core import schema
 from ai500.core.atomic import explaining_write_errors, json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.core.reading import read_bytes
+from ai500.core.sealed_json import KEY
 from ai500.pipeline import scoring
 from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
@@ -28,6 +29,7 @@ from ai500.submission.verify import recompute, result_files
 
 PATTERNS = (
     "run.json", "config.toml", "plan.json", "system.json", "events.jsonl",
+    submission.ROOFLINE,
     *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
     *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),
@@ -137,7 +139,12 @@ def collect(run: RunFolder) -> dict[str, bytes]:
                 data = read_bytes(path, limit=untrusted.MAX_LINES_BYTES)
             except OSError as error:
                 raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
-            files[name] = _shorten_log(data) if path.suffix in (".txt", ".sh") else data
+            if path.suffix in (".txt", ".sh"):
+                data = _shorten_log(data)
+            elif path.suffix == ".json" and KEY.encode() in data:
+                # The manifest has the digests of a submission; the record's own is checked here.
+                data = json_text(run_folder.read_json(path)).encode()
+            files[name] = data
     return files
 
 

@@ -12,10 +12,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ai500.report.charts import svg
-from ai500.report.charts.roofline import Mark, Roof, Slope, layout
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope, layout
+from ai500.report.section import Paragraph, Table
 from ai500.roofline import page as pages
 from ai500.roofline.page import record_chart, record_roofs, record_slopes
-from ai500.roofline.records import Placed, units_of_node
+from ai500.roofline.records import Advice, Placed, RunPlacement, units_of_node
 from tests.support.synthetic_roofline import synthetic_roofline
 
 
@@ -38,6 +39,57 @@ def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
                    "computation", "computation", ())  # fmt: skip
     assert "neither roof limits it; see `ai500 profile`" in pages.sentence(point)
     assert "neither" not in pages.sentence(replace(point, flops=6e12))
+
+
+def test_a_run_above_its_roof_doubts_the_ceilings_and_concludes_nothing() -> None:
+    """2.69 times the ceiling was once printed as a fact; 1.02 times is within the noise."""
+    advice = Advice("training in fp16", "x", 1, 2, "computation", 2.0, 3.0, "training in fp16: y")
+    point = Placed("single node", "member", 1, 2, 2.69e13, "GEMM FP32", 1e13, None, (), 1e13,
+                   "not known", "not known", (advice,))  # fmt: skip
+    placement = a_placement(point)
+    assert "ceilings were measured too low" in pages.sentence(point)
+    assert "bounds it" not in pages.sentence(point)
+    figures = pages.point_figures(placement, point)
+    assert figures["attained / attainable"] == "above its roof: ceilings in doubt"
+    assert pages.advice_blocks(placement) == []
+    near = replace(point, flops=1.01e13)
+    assert not near.above_roof and replace(point, flops=1.03e13).above_roof
+    assert len(pages.advice_blocks(a_placement(near))) == 1
+
+
+def test_changes_without_a_gain_are_one_sentence() -> None:
+    gains = [("A", 1.5), ("B", 1.0), ("C", 0.5), ("D", None)]
+    advice = tuple(Advice(n, "x", 1, 2, "computation", gain, gain, f"{n}: y") for n, gain in gains)
+    point = Placed("single node", "member", 1, 1, 5e12, "GEMM FP32", 1e13, None, (), 1e13,
+                   "computation", "computation", advice)  # fmt: skip
+    table, sentence = pages.advice_blocks(a_placement(point))
+    assert isinstance(table, Table) and [row[0] for row in table.rows] == ["A", "D"]
+    assert sentence == Paragraph("Nothing to gain for the member from B, C.")
+
+
+def a_placement(point: Placed, **changes: object) -> RunPlacement:
+    placement = RunPlacement(
+        run="run", workload="image_classification", precision="fp32", kernel_precision="fp32",
+        convention="matmul", score_convention="aiperf", score_flops=1.0, traffic_source="none",
+        warnings=(), placed=(point,), ceilings=synthetic_roofline(),
+    )  # fmt: skip
+    return replace(placement, **changes)  # type: ignore[arg-type]
+
+
+def test_only_the_runs_precision_is_drawn_and_memory_has_a_roofline_of_its_own() -> None:
+    point = Placed("single node", "member", 1, 2, 4e13, "GEMM FP32", 1e14, None, (), 1e14,
+                   "computation", "computation", ())  # fmt: skip
+    placement = a_placement(point)
+    assert "BF16" not in pages.placement_chart(placement, point).svg("")
+    without = pages.placement_figures(placement)[-1]
+    assert "memory traffic was not measured" in without.caption
+    assert isinstance(without.chart, RooflineChart) and not without.chart.marks
+    counted = pages.placement_figures(a_placement(point, memory_bytes_per_second=1e12))[-1]
+    # 20 TFLOPS on each of two accelerators that move 1 TB/s each, of 5 measured.
+    assert isinstance(counted.chart, RooflineChart)
+    assert counted.chart.marks == [Mark("member", 20.0, 2e13)]
+    assert "(20% of the measured bandwidth) at 20 FLOP per byte" in counted.caption
+    assert "FLOP per byte of memory traffic" in counted.chart.svg("")
 
 
 rates = st.floats(1e8, 1e18)

@@ -18,6 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, signing
 from ai500.submission.description import SubmitOptions
 from ai500.submission.manifest import MANIFEST, SIGNATURE, Source, open_submission
+from tests.support import changed_records
 from tests.support.commands import Start
 from tests.support.submitted import OPTIONS, contents, packed, small_run, submittable_run
 
@@ -99,6 +100,21 @@ def test_missing_and_unlisted_files(small: dict[str, bytes], tmp_path: Path) -> 
     [problem] = problems_of(small | {"notes.md": b"more"}, tmp_path)
     assert problem.startswith("notes.md: ")
     assert MANIFEST in problem
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["more.json", "trials/01/more.json", "trials/02/trial.json", "trials/01/members/002/log.txt",
+     "trials/01/systems/a/b.json", "trials/01/members/000/graph/more.json", "trials/1/trial.json"],
+)  # fmt: skip
+def test_a_file_that_the_plan_does_not_need(
+    name: str, small: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Listed in the manifest, and nevertheless of no use to anyone who judges the run."""
+    more = {key: value for key, value in unsigned(small).items() if key != MANIFEST}
+    more[name] = small["trials/01/trial.json"] if name.endswith("trial.json") else b"{}"
+    packing.seal(more, key=None)
+    assert [problem for problem in problems_of(more, tmp_path) if problem.startswith(f"{name}: ")]
 
 
 def test_regenerated_hashes_of_a_signed_one(small: dict[str, bytes], tmp_path: Path) -> None:
@@ -210,16 +226,16 @@ def _no_record(run: RunFolder) -> None:
 
 def _dropped_weight_decay(run: RunFolder) -> None:
     path = run.trial(3).member(0).record
-    record = json.loads(path.read_text())
+    record = changed_records.load(path)
     record["effective"]["groups"][0]["weight_decay"] = 0.0
-    path.write_text(json.dumps(record))
+    changed_records.save(path, record)
 
 
 def _two_sources(run: RunFolder) -> None:
     path = run.trial(2).member(1).record
-    record = json.loads(path.read_text())
+    record = changed_records.load(path)
     record["versions"]["source"] = "ab" * 32
-    path.write_text(json.dumps(record))
+    changed_records.save(path, record)
 
 
 def _no_events(run: RunFolder) -> None:

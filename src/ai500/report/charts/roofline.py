@@ -101,22 +101,19 @@ class RooflineChart:
     roofs: Sequence[Roof]
     slopes: Sequence[Slope]
     marks: Sequence[Mark]
+    x_title: str = "COI: FLOP per byte sent"
 
     def svg(self, title: str) -> str:
         """Draw the chart."""
         plot = layout(self.roofs, self.slopes, self.marks)
-        x_ticks, y_ticks, x_title = (
-            _ticks(plot.frame.x),
-            _ticks(plot.frame.y),
-            "COI: FLOP per byte sent",
-        )
-        parts = svg.axes(plot.frame, x_ticks, y_ticks, x_title=x_title, y_title="FLOPS")
+        x_ticks, y_ticks = _ticks(plot.frame.x), _ticks(plot.frame.y)
+        parts = svg.axes(plot.frame, x_ticks, y_ticks, x_title=self.x_title, y_title="FLOPS")
         for roof, start, end in plot.flats:
             parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
         parts += [svg.line(start, end, "slope") for _, start, end in plot.slants]
         for mark, place in zip(self.marks, plot.dots, strict=True):
-            sent = "sends nothing" if mark.coi is None else f"{mark.coi:.4g} FLOP per byte sent"
-            tip = f"{mark.name}: {human_si(mark.flops)}FLOPS, {sent}"
+            at = "" if mark.coi is None else f", {self.x_title.rpartition(': ')[2]}: {mark.coi:.4g}"
+            tip = f"{mark.name}: {human_si(mark.flops)}FLOPS{at}"
             parts.append(svg.dot(place, "point", radius=5.5, tip=tip))
         for label in plot.labels:
             parts += _leader(label)
