@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core import sealed_json
+from ai500.core.atomic import json_text
 from ai500.core.errors import InputError
 from ai500.ranking.entries import Ranked
 from ai500.records.run_folder import RunFolder
@@ -27,10 +29,12 @@ def run(tmp_path: Path) -> RunFolder:
     """A valid run on a host with a name, whose files name a user and folders."""
     made = submittable_run(tmp_path / "run")
     for file in made.path.rglob("*.json*"):
-        text = file.read_text().replace('"host": "host"', f'"host": "{HOST}"')
-        text = text.replace('"hostname": "host"', f'"hostname": "{HOST}"')
-        text = text.replace('"name": "host"', f'"name": "{HOST}"')
-        file.write_text(text.replace('"node": "host"', f'"node": "{HOST}"'))
+        text = file.read_text()
+        if file.suffix == ".json":
+            text = json_text(sealed_json.unseal(json.loads(text))[0])
+        for key in ("host", "hostname", "name", "node"):
+            text = text.replace(f'"{key}": "host"', f'"{key}": "{HOST}"')
+        file.write_text(text)
     log = made.trial(1).member(0).log
     log.write_text(f"on login7: read {FOLDER}/set-1/x.py, as {USER}, at 3 images/s\n")
     (made.trial(1).path / "slurm").mkdir()
