@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
+from ai500.core.reading import read_text
 from ai500.core.schema import SchemaError
 
 T = TypeVar("T")
@@ -225,8 +226,8 @@ def today() -> str:
 
 def _load(kind: type[T], path: Path) -> T:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not TOML: {error}"
         raise InputError(f"{path}: {reason}.", path=path) from error
     try:

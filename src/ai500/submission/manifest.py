@@ -221,6 +221,8 @@ class _Checker:
         for name in sorted(self._files):
             if reason := untrusted.refusal(self._folder / name, budget):
                 self._withhold(name, reason)
+        if budget.is_spent and "events.jsonl" in self._readable:
+            self._withhold("events.jsonl", "not read: other files are too long to be judged")
 
     def check_manifest(self) -> Manifest | None:
         """Compare every file with its digest in the manifest."""

@@ -64,6 +64,11 @@ class Budget:
             max(MIN_VALUES, total // BYTES_PER_VALUE), max(MIN_LINES, total // BYTES_PER_LINE)
         )
 
+    @property
+    def is_spent(self) -> bool:
+        """True if a file was refused because it would have exceeded the budget."""
+        return self.values < 0 or self.lines < 0
+
     def spend(self, text: str) -> int:
         """Take the values of a text from the budget, before it is parsed; return their number."""
         number = count_values(text)
