@@ -91,6 +91,7 @@ format: $(VENV)/.check ## let ruff format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.test ## write the generated pages again, build the documentation into site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict --quiet

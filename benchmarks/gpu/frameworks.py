@@ -136,8 +136,9 @@ class MemorySamples:
 
 def time_jax(options: argparse.Namespace) -> None:
     """Time `bare`, `step` and `loop`."""
-    from ai500.frameworks.jax_backend import jax, make_backend, scores
+    from ai500.frameworks.jax_backend import jax, make_backend
     from ai500.frameworks.jax_backend import sgd as update
+    from ai500.frameworks.jax_resnet import scores
 
     setting = make_setting(options)
     backend = make_backend(setting)
@@ -188,7 +189,7 @@ def bare_step(
     backend: Any, setting: Any, scores: Any, update: Any, options: argparse.Namespace
 ) -> Callable[[], object]:
     """Return a plain jitted step on prepared inputs, outside of the backend."""
-    from ai500.frameworks.jax_backend import cross_entropy, jax, jnp
+    from ai500.frameworks.jax_resnet import cross_entropy, jax, jnp
     from ai500.workloads.models.resnet_layers import class_resnet
 
     model, hyper = class_resnet(setting.problem_class), setting.hyperparameters
@@ -204,10 +205,7 @@ def bare_step(
             return cross_entropy(logits, labels, smoothing=0.0), new
 
         (loss, new), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
-        weights, momenta = update(
-            weights, momenta, gradients,
-            rate=0.01, momentum=hyper.momentum, decay=hyper.weight_decay,
-        )  # fmt: skip
+        weights, momenta = update(weights, momenta, gradients, 0.01, hyper)
         return weights, new, momenta, loss
 
     compiled = jax.jit(step, donate_argnums=(0, 1, 2))

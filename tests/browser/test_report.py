@@ -5,7 +5,6 @@ Debian's chromium is required (`apt-get install chromium`); without it these tes
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from playwright.sync_api import Browser, Dialog
 
 from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
+from tests.support import changed_records
 from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
@@ -134,7 +134,7 @@ def test_the_page_requests_nothing_and_logs_nothing(browser: Browser, plain_repo
 def test_what_came_from_disk_never_runs(browser: Browser, tmp_path: Path) -> None:
     report = written(tmp_path / "run", Shape(host=HOSTILE, config=f"# {HOSTILE}\n"))
     state = tmp_path / "run" / "run.json"
-    state.write_text(json.dumps({**json.loads(state.read_text()), "name": HOSTILE}))
+    changed_records.save(state, changed_records.load(state) | {"name": HOSTILE})
     write_report(RunFolder.open(tmp_path / "run"))
     ran: list[str] = []
 

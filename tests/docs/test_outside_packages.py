@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.records import run_folder
 from tests.support.commands import SOURCE, Start
 from tests.support.docs_examples import ROOT
 
@@ -83,10 +84,10 @@ def test_a_run_of_an_outside_workload_with_outside_plugins(
     assert "class ThroughOne" in member["effective"]["communication"]["source"]
     assert member["effective"]["learning_rate"]["policy"] == "site_plugins.training.linear"
     assert member["effective"]["optimizer"] == "NAdam"
-    jobs = json.loads((run / "trials/01/jobs.json").read_text())
+    jobs = run_folder.read_json(run / "trials/01/jobs.json")
     assert all(job["id"].startswith("one-") for job in jobs)
     (meters, *_) = (run / "trials/01/meters").glob("*.jsonl")
     opened = json.loads(meters.read_text().partition("\n")[0])
     assert "battery" in opened["absent"] | opened["covers"]
-    drawn = json.loads((run / "trials/01/bootstraps.json").read_text())
+    drawn = run_folder.read_json(run / "trials/01/bootstraps.json")
     assert [record["drawn"] for record in drawn] == [1000, 1000]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # Material's advertisement
         capture_output=True,
         text=True,
     )
@@ -72,3 +74,10 @@ def test_links_of_the_files_beside_the_site() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+def test_the_gallery_shows_every_page_of_the_examples() -> None:
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\((examples/[^)]*)\)", (docs / "gallery.md").read_text()))
+    pages = {page.relative_to(docs).as_posix() for page in (docs / "examples").rglob("*.html")}
+    assert linked == pages

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ai500.workloads.learnable_text import SMOKE
 from tests.support import framework_checks
 from tests.support.commands import SOURCE, Start
 from tests.support.interpreters import interpreter
@@ -25,6 +27,12 @@ MORE = pytest.mark.frameworks
 )
 def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
     framework_checks.check_steps("jax", framework_checks.STEP_CASES[case], tmp_path)
+
+
+@MORE
+@pytest.mark.parametrize("case", framework_checks.TEXT_CASES)
+def test_steps_of_the_language_model_agree_with_pytorch(case: str, tmp_path: Path) -> None:
+    framework_checks.check_steps("jax", framework_checks.TEXT_CASES[case], tmp_path)
 
 
 @MORE
@@ -85,3 +93,28 @@ def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_pat
 @pytest.mark.timeout(3600)
 def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
     framework_checks.check_entry("jax", start, tmp_path)
+
+
+@MORE
+@pytest.mark.timeout(900)
+def test_an_ensemble_of_language_models(start: Start, tmp_path: Path) -> None:
+    """Two members of class `smoke`, one epoch; only what was shortened breaks a rule."""
+    run = tmp_path / "run"
+    values = {
+        "framework.kind": "jax", "framework.python": interpreter("jax"), "ensemble.size": 2,
+        "parallel.degree": 1, "train.epochs": 1, "system.device": "cpu",
+    }  # fmt: skip
+    settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    command = start("run", "--workload", "language_model", "--out", run, *settings)
+    assert command.wait(timeout=800) == 0, command.err
+    result = json.loads((run / "trials/01/ensemble.json").read_text())
+    assert SMOKE.entropy_rate() < result["ensemble_quality"] < min(result["member_qualities"]) < 4
+    check = start("check", run, "--level", "system", "--json")
+    check.wait()
+    findings = json.loads(check.out)["findings"]
+    broken = {finding["rule"] for finding in findings if finding["severity"] == "violation"}
+    shortened = {
+        "same epochs", "ensemble size", "minimum ensemble size", "other hyper-parameters",
+        "target quality", "least runs",
+    }  # fmt: skip
+    assert broken <= shortened, broken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -58,7 +57,7 @@ def test_a_damaged_checkpoint_ends_with_the_same_weights(
     assert (resumed["epoch"], resumed["step"]) > (0, 0)  # the one before was good
     ours, theirs = (run_folder.read(TrainRecord, member(run).record) for run in (halves, whole))
     assert ours.weights_sha256 == theirs.weights_sha256
-    findings = json.loads(RunFolder(halves).findings.read_text())
+    findings = run_folder.read_json(RunFolder(halves).findings)
     damaged = [each["run"] for each in findings if each["rule"] == "intact checkpoints"]
     assert damaged == ["checkpoint.npz"]
     assert "is damaged" in folder.log.read_text()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
+from tests.support import changed_records
 from tests.support.commands import processes_of, wait_for
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import (
@@ -63,7 +64,7 @@ def forget_job_id(run: Path) -> None:
     trial = RunFolder(run).trial(1)
     trial.jobs.unlink()
     file = trial.path / "slurm" / "001.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"job": None}))
+    changed_records.save(file, changed_records.load(file) | {"job": None})
 
 
 @pytest.mark.long

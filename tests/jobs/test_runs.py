@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import wait_for
 from tests.support.slurm.cluster import Cluster
@@ -52,7 +53,7 @@ def test_an_array_in_a_folder_with_a_hostile_name(
         assert sorted(event["member"] for event in run_events(run, kind)) == [0, 1, 2]
 
     # Data went to each node's own /tmp, once for each job, and is gone.
-    placed = json.loads((run / "trials/01/placement.json").read_text())
+    placed = run_folder.read_json(run / "trials/01/placement.json")
     assert sorted(copy["node"] for copy in placed) == ["n1", "n2", "n3"]
     for copy in placed:
         assert copy["bytes"] > 128 * 32 * 32 * 3  # at least the validation split
@@ -86,7 +87,7 @@ def test_a_gang_of_members_that_span_nodes(
     assert score["start_skew_seconds"] < 2
     assert score["clock_uncertainty_seconds"] > 0
     # Each member has a copy on each of its nodes.
-    placed = json.loads((run / "trials/01/placement.json").read_text())
+    placed = run_folder.read_json(run / "trials/01/placement.json")
     assert sorted(copy["node"] for copy in placed) == ["n1", "n2", "n3", "n4"]
     # All steps, the barrier's too, have ended by themselves.
     exits = (run / "trials/01/slurm/001.exits").read_text()

@@ -28,7 +28,8 @@ from tests.soak.faults import KINDS, Disk, Fault, Flip
 from tests.support.commands import SOURCE, Command
 
 DISK_MEGABYTES = 512
-HANG_SECONDS = 300
+HANG_SECONDS = 600  # of one command on a machine that has other work
+ENOUGH = 20  # faults of a kind
 TRAINING_SHARE = 0.35  # of the scenarios; the others, on finished runs, take a fifth of the time
 IDENTICAL, REFUSED, WRONG = "identical", "refused", "WRONG"
 REFUSALS = (1, 2, 3)  # exit codes of an error with a message
@@ -87,9 +88,9 @@ class Soak:
             self._references[ensemble.name] = store, run, ensemble.result(run), seconds
         return self._references[ensemble.name]
 
-    def draw_kind(self, kinds: tuple[str, ...]) -> str:
-        """Draw a kind of fault; the rarer one so far, the likelier."""
-        return self.chance.choices(kinds, [1 / (1 + self.injected[kind]) for kind in kinds])[0]
+    def draw(self, names: tuple[str, ...]) -> str:
+        """Draw a kind of fault or a process's role; the rarer one so far, the likelier."""
+        return self.chance.choices(names, [1 / (1 + self.injected[name]) for name in names])[0]
 
 
 class Scenario:
@@ -122,7 +123,7 @@ class Scenario:
         """Disturb a run, then up to two resumptions of it, and its files between them."""
         for _ in range(self.soak.chance.randint(1, 3)):
             command = self.begin()
-            signalled = self._disturb(command, faults=self.soak.chance.randint(2, 4))
+            signalled = self._disturb(command, faults=self.soak.chance.randint(3, 6))
             code = self.soak.end(command, signalled=signalled)
             if self.soak.disk is not None:
                 self.soak.disk.empty()
@@ -141,10 +142,11 @@ class Scenario:
             results.append("trials/01/members/000/record.json")  # predicts from its checkpoint
         for name in results:
             (self.run / name).unlink(missing_ok=True)
-        self._flip()  # one: an error about the first of two would hide the second
-        for _ in range(self.soak.chance.randint(0, 1)):
+        if self.soak.chance.random() < 0.4:
+            self._flip()  # one: an error about the first of two would hide the second
+        for _ in range(self.soak.chance.randint(1, 3)):
             command = self.begin()
-            signalled = self._disturb(command, faults=1)
+            signalled = self._disturb(command, faults=self.soak.chance.randint(1, 2))
             self.soak.end(command, signalled=signalled)
             if self.soak.disk is not None:
                 self.soak.disk.empty()
@@ -168,7 +170,7 @@ class Scenario:
     def _inject(self, command: Command) -> bool:
         chance = self.soak.chance
         kinds = tuple(kind for kind in KINDS if kind != faults.FLIPPED_BYTE)
-        kind = self.soak.draw_kind(kinds)
+        kind = self.soak.draw(kinds)
         if kind == faults.FULL_DISK and self.soak.disk is not None:
             self._note(self.soak.disk.fill(chance))
         elif kind == faults.CONCURRENT_COMMAND:
@@ -179,12 +181,14 @@ class Scenario:
                 self.soak.end(command_beside)
         elif kind in signal.Signals.__members__:
             try:
-                fault = faults.send_signal(
-                    self.run, command.process.pid, chance, signal.Signals[kind]
-                )
+                processes = faults.processes_by_role(self.run, command.process.pid)
+                role = self.soak.draw(tuple(sorted(processes)))
+                process = chance.choice(sorted(processes[role]))
+                fault = faults.send_signal(process, role, signal.Signals[kind])
             except (LookupError, ProcessLookupError):
                 return False  # it was faster
             self._note(fault)
+            self.soak.injected[role] += 1
             return fault.target == "controller"
         return False
 
@@ -296,6 +300,9 @@ def main() -> int:
             play(soak, ensembles, minutes=arguments.minutes)
         finally:
             print(figures(soak))
+            rare = [kind for kind in KINDS if soak.injected[kind] < ENOUGH]
+            if rare:
+                print(f"fewer than {ENOUGH}: {', '.join(rare)}")
             if disk is None:
                 print("full disks: none, no namespace can be made here")
             print(f"seed {arguments.seed}, {(time.monotonic() - began) / 60:.1f} minutes")

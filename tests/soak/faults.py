@@ -40,14 +40,17 @@ class Fault:
         return f"{self.kind} ({self.target})"
 
 
-def send_signal(run: Path, controller: int, chance: random.Random, which: signal.Signals) -> Fault:
-    """Send a signal to one of a run's processes; LookupError if that one is gone."""
-    processes = {controller: "controller"}
+def processes_by_role(run: Path, controller: int) -> dict[str, list[int]]:
+    """List a run's processes by role: controller, worker, torchrun's agent, or one of its ranks."""
+    processes = {"controller": [controller]}
     for process in processes_of(run):
         if process != controller:
-            processes[process] = _role(process)
-    role = chance.choice(sorted(set(processes.values())))
-    process = chance.choice(sorted(pid for pid, name in processes.items() if name == role))
+            processes.setdefault(_role(process), []).append(process)
+    return processes
+
+
+def send_signal(process: int, role: str, which: signal.Signals) -> Fault:
+    """Send a signal to one of a run's processes; ProcessLookupError if it is gone."""
     os.kill(process, which)
     return Fault(which.name, role)
 

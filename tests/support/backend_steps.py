@@ -1,9 +1,9 @@
 """Steps of a framework's backend in its own interpreter, for comparison with PyTorch.
 
 `python backend_steps.py FRAMEWORK INPUT.npz OUTPUT.npz`: INPUT has the weights (`weights.NAME`), a
-batch per step (`images`, `labels`, `draws`, the steps first), `rates`, and as JSON in `settings`
-class, model, input shape, precision, type and hyper-parameters. OUTPUT gets `losses`, the state
-after each step (`STEP.NAME`), predictions for the first batch, and the graph's trace as JSON.
+batch per step (`fields.NAME`, `draws`, the steps first), `rates`, and as JSON in `settings`
+workload, class, model, input shape, precision, type and hyper-parameters. OUTPUT gets `losses`, the
+state after each step (`STEP.NAME`), predictions for the first batch, and the trace as JSON.
 """
 
 import dataclasses
@@ -25,19 +25,20 @@ def main() -> None:
     from ai500.frameworks.backend import Setting
     from ai500.operations.graph import IDENTITY_BATCH, graph_sha256
     from ai500.train.worker import Rank
-    from ai500.workloads.image_classification import CLASSES
     from ai500.workloads.models.resnet_layers import ResNet
+    from ai500.workloads.protocol import load_workload
 
     framework, source, target = sys.argv[1:]
     given = dict(np.load(source))
     settings = json.loads(str(given["settings"]))
+    classes = load_workload(settings["workload"]).problem_classes
     problem_class = dataclasses.replace(
-        CLASSES[settings["class"]], input_shape=tuple(settings["input_shape"])
+        classes[settings["class"]], input_shape=tuple(settings["input_shape"])
     )
     hyper = dataclasses.replace(
         problem_class.reference,
         precision=settings["precision"],
-        batch_size=len(given["labels"][0]),
+        batch_size=len(given["draws"][0]),
         **settings["hyperparameters"],
     )
     module = importlib.import_module(f"ai500.frameworks.{framework}_backend")
@@ -55,18 +56,24 @@ def main() -> None:
             threads=1,
             dtype=settings["dtype"],
             other_model=ResNet(**settings["model"]) if settings["model"] else None,
+            workload=settings["workload"],
         )
     )
     results = {}
     losses = []
+    fields = {
+        name.removeprefix("fields."): array
+        for name, array in given.items()
+        if name.startswith("fields.")
+    }
     for step, rate in enumerate(given["rates"]):
-        batch = {"images": given["images"][step], "labels": given["labels"][step]}
+        batch = {name: array[step] for name, array in fields.items()}
         placed = backend.place(batch, given["draws"][step])
         losses.append(float(backend.train_step(placed, learning_rate=float(rate))))
         results |= {f"{step}.{name}": array for name, array in backend.state().items()}
     results["losses"] = np.array(losses)
-    results["predictions"] = backend.predict({"images": given["images"][0]})
-    for batch in (IDENTITY_BATCH, len(given["labels"][0])):
+    results["predictions"] = backend.predict({name: array[0] for name, array in fields.items()})
+    for batch in (IDENTITY_BATCH, len(given["draws"][0])):
         trace = backend.trace(batch=batch)
         results[f"graph_sha256.{batch}"] = np.array(graph_sha256(trace))
     results["trace"] = np.array(json.dumps(dataclasses.asdict(trace)))

@@ -19,6 +19,7 @@ from ai500.workloads import image_arrays
 from ai500.workloads.image_classification import WORKLOAD
 from ai500.workloads.models import resnet
 from ai500.workloads.models.resnet_layers import ResNet
+from ai500.workloads.protocol import load_workload
 from tests.support.commands import REPOSITORY
 
 BLOCKS = {"bottleneck": resnet.Bottleneck, "basic": resnet.BasicBlock}
@@ -32,7 +33,7 @@ class Case:
     problem_class: str = "smoke"
     model: ResNet | None = None
     """A model other than the class's."""
-    input_shape: tuple[int, int, int] = (3, 32, 32)
+    input_shape: tuple[int, ...] = (3, 32, 32)
     stored: tuple[int, int] = (32, 32)
     dtype: str = "float64"
     precision: str = "fp32"
@@ -42,11 +43,13 @@ class Case:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     label_smoothing: float = 0.1
+    workload: str = "image_classification"
 
     @property
     def definition(self) -> ProblemClass:
         return dataclasses.replace(
-            WORKLOAD.problem_classes[self.problem_class], input_shape=self.input_shape
+            load_workload(self.workload).problem_classes[self.problem_class],
+            input_shape=self.input_shape,
         )
 
 
@@ -65,6 +68,12 @@ RESNET_50 = Case(
 )
 
 
+def texts(**changes: Any) -> Case:
+    """Return steps of the language model's class `smoke`."""
+    settings = {"workload": "language_model", "input_shape": (129,), "rate": 4e-3}
+    return Case(**settings | {"weight_decay": 0.1, "label_smoothing": 0.0} | changes)
+
+
 @dataclasses.dataclass
 class Steps:
     """Losses and states by step."""
@@ -77,16 +86,53 @@ class Steps:
 def batches(case: Case) -> dict[str, NDArray[Any]]:
     random = np.random.default_rng(20)
     count = (case.steps, case.batch)
+    rates = case.rate * (1 + np.arange(case.steps)) / case.steps
+    if case.workload == "language_model":
+        tokens = random.integers(0, 256, (*count, *case.input_shape), dtype=np.uint8)
+        none = np.zeros((*count, 0), np.float32)
+        return {"fields.tokens": tokens, "draws": none, "rates": rates}
     return {
-        "images": random.integers(0, 256, (*count, *case.stored, 3), dtype=np.uint8),
-        "labels": random.integers(0, case.definition.classes, count),
+        "fields.images": random.integers(0, 256, (*count, *case.stored, 3), dtype=np.uint8),
+        "fields.labels": random.integers(0, case.definition.classes, count),
         "draws": random.random((*count, WORKLOAD.draws_per_image), dtype=np.float32),
-        "rates": case.rate * (1 + np.arange(case.steps)) / case.steps,
+        "rates": rates,
     }
 
 
 def reference(case: Case) -> Steps:
     """Train by torch's model and torch's optimizer."""
+    return _reference_texts(case) if case.workload == "language_model" else _reference_images(case)
+
+
+def _reference_texts(case: Case) -> Steps:
+    """Train the language model by `torch.optim.AdamW`."""
+    given, dtype = batches(case), getattr(torch, case.dtype)
+    model, hyper = fresh_model(case).to(dtype), case.definition.reference
+    settings = {"betas": hyper.betas, "eps": hyper.epsilon, "weight_decay": case.weight_decay}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, **settings)
+    losses, states = [], []
+    for step, rate in enumerate(given["rates"]):
+        optimizer.param_groups[0]["lr"] = float(rate)
+        optimizer.zero_grad()
+        loss = -model(torch.from_numpy(given["fields.tokens"][step]).long()).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        state = {"momentum.updates": np.array(step + 1)}
+        for name, parameter in model.named_parameters():
+            state[name] = parameter.detach().numpy().copy()
+            state[f"momentum.{name}"] = optimizer.state[parameter]["exp_avg"].numpy().copy()
+            square = optimizer.state[parameter]["exp_avg_sq"].numpy().copy()
+            state[f"momentum.square.{name}"] = square
+        states.append(state)
+    model.eval()
+    with torch.no_grad():
+        predictions = model(torch.from_numpy(given["fields.tokens"][0]).long()).exp().numpy()
+    return Steps(np.array(losses), states, predictions)
+
+
+def _reference_images(case: Case) -> Steps:
+    """Train the ResNet by `torch.optim.SGD`."""
     given, dtype = batches(case), getattr(torch, case.dtype)
     model = fresh_model(case).to(dtype)
     settings = {"momentum": case.momentum, "weight_decay": case.weight_decay}
@@ -95,12 +141,16 @@ def reference(case: Case) -> Steps:
     losses, states = [], []
     for step, rate in enumerate(given["rates"]):
         inputs = image_arrays.train_inputs(
-            np, case.definition, given["images"][step], given["draws"][step], dtype=case.dtype
+            np,
+            case.definition,
+            given["fields.images"][step],
+            given["draws"][step],
+            dtype=case.dtype,
         )
         optimizer.param_groups[0]["lr"] = float(rate)
         optimizer.zero_grad()
         scores = model(_channels_first(inputs, dtype))
-        labels = torch.from_numpy(given["labels"][step])
+        labels = torch.from_numpy(given["fields.labels"][step])
         loss = cross_entropy(scores, labels, label_smoothing=case.label_smoothing)
         loss.backward()
         optimizer.step()
@@ -111,7 +161,7 @@ def reference(case: Case) -> Steps:
         states.append(state | momenta)
     model.eval()
     inputs = image_arrays.evaluation_inputs(
-        np, case.definition, given["images"][0], dtype=case.dtype
+        np, case.definition, given["fields.images"][0], dtype=case.dtype
     )
     with torch.no_grad():
         predictions = model(_channels_first(inputs, dtype)).softmax(dim=1).numpy()
@@ -121,7 +171,8 @@ def reference(case: Case) -> Steps:
 def fresh_model(case: Case) -> torch.nn.Module:
     torch.manual_seed(7)
     if case.model is None:
-        return WORKLOAD.model(case.definition)
+        model: torch.nn.Module = load_workload(case.workload).model(case.definition)
+        return model
     fields = dataclasses.asdict(case.model)
     return resnet.ResNet(BLOCKS[fields.pop("block")], fields.pop("depths"), **fields)
 
@@ -131,7 +182,7 @@ def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Ste
     given: dict[str, Any] = batches(case)
     weights = fresh_model(case).state_dict().items()
     given |= {f"weights.{n}": w.numpy() for n, w in weights if "num_batches" not in n}
-    keys = ("input_shape", "dtype", "precision")
+    keys = ("input_shape", "dtype", "precision", "workload")
     settings = {key: getattr(case, key) for key in keys} | {"class": case.problem_class}
     settings["model"] = dataclasses.asdict(case.model) if case.model else None
     keys = ("momentum", "weight_decay", "label_smoothing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def test_damaged_checkpoints_end_with_the_same_weights(
     assert weights(stopped) == weights(undisturbed)
     resumed = wait_for(member(stopped, 0).events, "resumed", timeout=1)
     assert (resumed["epoch"], resumed["step"]) > (0, 0)  # the one before was good
-    findings = json.loads(RunFolder(stopped).findings.read_text())
+    findings = run_folder.read_json(RunFolder(stopped).findings)
     damaged = [each["run"] for each in findings if each["rule"] == "intact checkpoints"]
     assert sorted(damaged) == ["checkpoint.pt", "checkpoint.pt", "checkpoint.pt.previous"]
     assert "is damaged" in member(stopped, 1).log.read_text()

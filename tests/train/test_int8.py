@@ -37,7 +37,7 @@ def test_a_member_trains_in_int8_and_says_so(
     assert numerics["other_products"] == []
     assert record.effective["optimizer"] == "LARS"
     assert record.steps == 512 // 64  # optimizer steps, not micro-steps [D12]
-    findings = json.loads((folder / "findings.json").read_text())
+    findings = run_folder.read_json(folder / "findings.json")
     assert "chosen precision" in {finding["rule"] for finding in findings}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
 from tests.support.submitted import OPTIONS, packed, small_run
@@ -37,7 +38,7 @@ def test_a_claim_is_put_to_the_test(tiny_store: Path, start: Start, tmp_path: Pa
     printed = json.loads(command.out)
     judged = printed["replication"]
     assert code == (0 if judged["verdict"] == "replicated" else 1), command.err
-    assert judged == json.loads((out / "replication.json").read_text())
+    assert judged == run_folder.read_json(out / "replication.json")
     for figure in judged["comparisons"]:
         assert [len(figure["claimed"]), len(figure["repeated"])] == [2, 2]
     assert any("Synthetic CPU" in text for text in judged["other_system"])
@@ -62,7 +63,7 @@ def test_a_real_run_is_repeated(
     printed = json.loads(second.out)
     judged = printed["replication"]
     assert code == (0 if judged["verdict"] == "replicated" else 1), second.err
-    assert judged == json.loads((out / "replication.json").read_text())
+    assert judged == run_folder.read_json(out / "replication.json")
     assert printed["confirmed"] is True
     for figure in judged["comparisons"]:
         assert [len(figure["claimed"]), len(figure["repeated"])] == [2, 2]

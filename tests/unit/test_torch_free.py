@@ -45,7 +45,9 @@ MAY_IMPORT_TORCH = {
     "ai500.workloads.volume_kernels": "augmentation and pooling on the device",
     "ai500.workloads.climate": "the generator of climate data",
     "ai500.frameworks.jax_backend": "JAX's worker",
+    "ai500.frameworks.jax_resnet": "JAX's worker",
     "ai500.frameworks.jax_setup": "JAX's worker",
+    "ai500.frameworks.jax_transformer": "JAX's worker",
     "ai500.frameworks.tensorflow_backend": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_ranks": "TensorFlow's worker",
     "ai500.frameworks.tensorflow_setup": "TensorFlow's worker",
@@ -169,6 +171,8 @@ COMMANDS = {
     "report": ["report", "run"],
     "check": ["check", "run", "--json"],
     "compare": ["compare", "run", "run"],
+    "runs": ["runs", "."],
+    "export": ["export", "run", "--csv", "--out", "tables"],
     "keygen": ["keygen", "key.pem"],
     "submit": [
         "submit", "run", "--level", "hardware", "--out", "submissions/a.ai500",
@@ -259,7 +263,7 @@ def test_the_plan_is_complete_without_torch(results: dict[str, Any]) -> None:
 def test_score_status_and_report_are_complete_without_torch(
     results: dict[str, Any], folder: Path
 ) -> None:
-    score = json.loads((folder / "run/score.json").read_text())
+    score = run_folder.read_json(folder / "run/score.json")
     assert json.loads(results["score"]["out"]) == score
     assert json.loads(results["status"]["out"])["state"] == "finished"
     assert (folder / "run/report.html").stat().st_size > 10_000

@@ -81,12 +81,41 @@ def seconds_to_completion(views: Sequence[MemberView]) -> float | None:
     left = [seconds for view in running if (seconds := view.seconds_left) is not None]
     if not running or len(left) < len(running) or any(view.reason for view in waiting):
         return None
-    if not waiting or min(left) <= 0:
-        return None if waiting else max(left)
+    if not waiting:
+        return max(left)
     epochs = [view.epochs - view.epochs_done for view in running]
-    pace = sum(count / seconds for count, seconds in zip(epochs, left, strict=True))
+    # A member that evaluates after its last epoch has no pace; its place goes to a waiting one.
+    pace = sum(count / seconds for count, seconds in zip(epochs, left, strict=True) if seconds > 0)
+    if not pace:
+        return None
     later = sum(running[0].epochs - view.epochs_done for view in waiting)
     return (sum(epochs) + later) / pace
+
+
+@dataclass(frozen=True)
+class TrialProgress:
+    """How far a trial is, and when it ends: the one estimate that every view shows."""
+
+    fraction: float
+    """Share of the trial's work that is done, from 0 to 1."""
+    elapsed_seconds: float | None
+    """Time since the first member began; None: none has."""
+    seconds_left: float | None
+    """Estimate; None: no pace is known yet."""
+
+
+def trial_progress(views: Sequence[MemberView], *, epochs: int) -> TrialProgress:
+    """Estimate the progress of a trial whose members train so many epochs, or until a deadline."""
+    began = [view.started for view in views if view.started is not None]
+    elapsed = max(0.0, time.time() - min(began)) if began else None
+    left = seconds_to_completion(views)
+    if any(view.details is not None for view in views):  # a search ends at its deadline
+        known = elapsed is not None and left is not None and elapsed + left > 0
+        fraction = elapsed / (elapsed + left) if known else 0.0  # type: ignore[operator]
+    else:
+        done = sum(epochs if view.state == "done" else view.epochs_done for view in views)
+        fraction = done / (epochs * len(views)) if views and epochs else 0.0
+    return TrialProgress(min(1.0, fraction), elapsed, left)
 
 
 DetailsReader = Callable[[], Mapping[int, object]]

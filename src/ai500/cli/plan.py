@@ -23,6 +23,7 @@ from ai500.jobs.trial_jobs import preview
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import prospects
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.disk_use import DiskUse, disk_use, lacking
 from ai500.pipeline.programs import program_of
 from ai500.projection.planned_time import projected_time
 from ai500.records import Cluster, MemberMapping, Plan, Search
@@ -78,12 +79,20 @@ def plan(
         made = projected_time(made, measured, network)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
+    uses = disk_use(config, made, folder.path)
     if as_json:
-        obstacles = schema.encode(prospects.obstacles(made))
-        print_json({**schema.encode(made), "scripts": dict(scripts), "obstacles": obstacles})
+        more = {
+            "scripts": dict(scripts),
+            "obstacles": schema.encode(prospects.obstacles(made)),
+            "disk": uses,
+        }
+        print_json({**schema.encode(made), **more})
         return
     show_prospects(made)
     show_plan(made)
+    rows("Disk of the run", [(use.content, _disk(use)) for use in uses])
+    for sentence in lacking(uses):
+        console.print(f"warning: {sentence}", markup=False)
     for name, text in scripts:
         console.print(
             f"Script: {name} (trial 1, run folder {folder.path})", style="bold", markup=False
@@ -216,6 +225,14 @@ def _data(plan: Plan) -> list[Row]:
         )
         for size, names in nodes.items()
     ]
+
+
+def _disk(use: DiskUse) -> str:
+    size = f"not known: {use.reason}" if use.bytes is None else f"at most {human_bytes(use.bytes)}"
+    where = f"in {use.folder}"
+    if use.file_system is not None and use.free_bytes is not None:
+        where += f" (on {use.file_system}, {human_bytes(use.free_bytes)} free)"
+    return f"{size}, {use.kept}, {where}"
 
 
 def _place(place: MemberMapping) -> str:

@@ -86,7 +86,8 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
         signal.signal(signal.SIGHUP, as_disconnection)
     with surviving_output():
-        with Terminal(quiet=as_json) as terminal:
+        plan = run_folder.read(Plan, folder.plan)
+        with Terminal(quiet=as_json, plan=plan) as terminal:
             if not (as_json or is_quiet()):
                 console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
             result = pipeline.execute(folder, terminal, detach=detach)

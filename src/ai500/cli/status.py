@@ -15,7 +15,7 @@ from rich.text import Text
 from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
 from ai500.cli.arguments import AsJson, ReadRunPath
 from ai500.cli.newest import chosen_run
-from ai500.cli.terminal import console, members_table, print_json, totals
+from ai500.cli.terminal import console, members_table, print_json, run_bar, totals
 from ai500.core import events
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
@@ -55,11 +55,13 @@ def _follow(folder: RunFolder) -> None:
             number = current_trial(folder, plan)
             if number:
                 views = _views(folder, plan, number, finished=False)
-                title = Text(f"{folder.path}: trial {number} of {plan.trials}")
+                bar = run_bar(views, plan, trial=number)
                 if console.is_terminal:
-                    live.update(Group(title, members_table(views)), refresh=True)
+                    table = members_table(views, plan)
+                    live.update(Group(Text(str(folder.path)), bar, table), refresh=True)
                 else:
-                    console.print(title, totals(views), sep="  ", soft_wrap=True)
+                    line = f"trial {number} of {plan.trials}: {totals(views, plan)}"
+                    console.print(line, soft_wrap=True, markup=False)
             time.sleep(FOLLOW_SECONDS if console.is_terminal else LOG_SECONDS)
 
 
@@ -90,8 +92,11 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
     owned = f" ({owner})" if owner else ""
     console.print(f"{path}: {state}{owned}", soft_wrap=True, markup=False)
     if number:
-        console.print(f"trial {number} of {plan.trials}")
-        console.print(members_table(views))
+        ended = state == "finished"
+        console.print(
+            f"trial {number} of {plan.trials}" if ended else run_bar(views, plan, trial=number)
+        )
+        console.print(members_table(views, plan))
     if outage is not None:
         since = time.strftime("%H:%M:%S", time.localtime(outage["since"]))
         text = f"the scheduler has not answered since {since}: {outage['reason']}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -10,20 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from ai500.automl.worker_view import WorkerView, worker_view
-from ai500.bagging.member_views import MemberView, seconds_to_completion
+from ai500.bagging.member_views import MemberView, seconds_to_completion, trial_progress
 from ai500.cli.verbosity import is_quiet, is_verbose
 from ai500.core import schema
-from ai500.core.units import human_seconds, human_si
+from ai500.core.units import human_si, whole_seconds
+from ai500.records import Plan
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress
 
 console = Console(highlight=False, soft_wrap=False)
+TRIAL = re.compile(r"trial (\d+)")
+"""Number of the trial in the name of the training stage."""
 LINES_SHOWN = 16  # members in the live view: fits a screen of 24 lines
 PROBLEMS_SHOWN = 20
 
@@ -82,7 +87,9 @@ def show_problems(problems: Sequence[str]) -> None:
 class Terminal:
     """An Observer that draws a live view, or prints progress lines to a log file."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, plan: Plan | None = None) -> None:
+        self._plan = plan
+        self._trial = 1
         self._quiet = quiet or is_quiet()
         self._live: Live | None = None
         self._bar: Progress | None = None
@@ -111,6 +118,8 @@ class Terminal:
             return
         self._stage, self._bar, self._last_percent = text, None, -1
         self._stage_began = time.monotonic()
+        if match := TRIAL.search(text):
+            self._trial = int(match[1])
         if self._live is not None:
             self._live.update(Text(""))
         if not self._quiet:
@@ -152,12 +161,19 @@ class Terminal:
                 console.print(f"  {done:,}")
             self._last_percent = minutes
 
+    def _members(self, views: Sequence[MemberView]) -> RenderableType:
+        """Draw the members, below the bar of the whole run where its plan is known."""
+        if self._plan is None:
+            return members_table(views)
+        bar = run_bar(views, self._plan, trial=self._trial)
+        return Group(bar, members_table(views, self._plan))
+
     def members(self, views: Sequence[MemberView]) -> None:
         """Draw the members as a table; in a log file print a line per finished epoch."""
         if self._quiet:
             return
         if self._live is not None:
-            self._live.update(members_table(views))
+            self._live.update(self._members(views))
             return
         for view in views:
             waits = view.reason if view.state == "pending" else None
@@ -202,7 +218,7 @@ def _figure(value: float | None, digits: str) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return "" if value is None else human_seconds(value)
+    return "" if value is None else whole_seconds(value)
 
 
 def _active(views: Sequence[MemberView]) -> list[MemberView]:
@@ -212,7 +228,32 @@ def _active(views: Sequence[MemberView]) -> list[MemberView]:
     return sorted(chosen, key=lambda view: view.member)
 
 
-def members_table(views: Sequence[MemberView]) -> RenderableType:
+def run_bar(views: Sequence[MemberView], plan: Plan, *, trial: int) -> RenderableType:
+    """Draw how far the whole run is, with elapsed and remaining time by one estimate."""
+    progress = trial_progress(views, epochs=plan.hyperparameters.epochs)
+    elapsed, left = progress.elapsed_seconds, progress.seconds_left
+    times = [] if elapsed is None else [f"{whole_seconds(elapsed)} elapsed"]
+    if elapsed is not None and left is not None:
+        whole = left + (plan.trials - trial) * (elapsed + left)
+        times.append(f"{whole_seconds(whole)} left")
+    share = (trial - 1 + progress.fraction) / plan.trials
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_row(
+        Text(f"trial {trial} of {plan.trials}"),
+        ProgressBar(total=1.0, completed=share, width=14),
+        Text(f"{100 * share:.0f} %"),
+        Text(", ".join(times)),
+    )
+    return line
+
+
+STATE_STYLES = {
+    "running": "cyan", "done": "green", "failed": "red", "lost": "red", "cancelled": "magenta",
+    "pending": "dim",
+}  # fmt: skip
+
+
+def members_table(views: Sequence[MemberView], plan: Plan | None = None) -> RenderableType:
     """Tabulate the state and progress of each member, or of each worker of a search."""
     searching = any(worker_view(view) is not None for view in views)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -221,22 +262,35 @@ def members_table(views: Sequence[MemberView]) -> RenderableType:
     cells = [_worker_cells(view) if searching else _member_cells(view) for view in _active(views)]
     names = [name for name in (cells[0] if cells else ()) if any(row[name] for row in cells)]
     for name in names:
-        table.add_column(name, justify="right")
+        target = name == "quality" and plan is not None
+        heading = f"{name}\ntarget {plan.definition.target_quality:g}" if target and plan else name
+        table.add_column(heading, justify="right")
     for view, row in zip(_active(views), cells, strict=True):
-        table.add_row(str(view.member), view.shown_state, *(row[name] for name in names))
+        state = Text(view.shown_state, style=STATE_STYLES.get(view.state, ""))
+        table.add_row(str(view.member), state, *(row[name] for name in names))
     noun = "worker" if searching else "member"
     failures = [
         Text(f"{noun} {view.member} {view.state}: {shown(view.reason)}")
         for view in _active(views)
         if view.state in ("failed", "lost") and view.reason
     ]
-    return Group(table, *failures, Text(totals(views), style="dim"))
+    return Group(table, *failures, Text(totals(views, plan), style="dim"))
 
 
-def totals(views: Sequence[MemberView]) -> str:
+def totals(views: Sequence[MemberView], plan: Plan | None = None) -> str:
     """Sum up the members in a line."""
-    searching = any(worker_view(view) is not None for view in views)
-    return _search_totals(views) if searching else _member_totals(views)
+    if any(worker_view(view) is not None for view in views):
+        return _search_totals(views)
+    rate = _operations_per_second(views, plan)
+    text = _member_totals(views) if plan is None else _members_done(views)
+    return text + (f"; {human_si(rate)}FLOPS" if rate else "")
+
+
+def _operations_per_second(views: Sequence[MemberView], plan: Plan | None) -> float:
+    """Sum the rates of the members that train; 0: not known."""
+    count = plan.operations if plan is not None else None
+    training = [view.images_per_second or 0.0 for view in views if view.state == "running"]
+    return sum(training) * count.per_image if count is not None else 0.0
 
 
 def _member_cells(view: MemberView) -> dict[str, str]:
@@ -262,12 +316,16 @@ def _worker_cells(view: MemberView) -> dict[str, str]:
 
 
 def _member_totals(views: Sequence[MemberView]) -> str:
+    """Sum up members without the bar that shows the time left."""
+    left = seconds_to_completion(views)
+    return _members_done(views) + ("" if left is None else f", about {whole_seconds(left)} left")
+
+
+def _members_done(views: Sequence[MemberView]) -> str:
     done = sum(view.state == "done" for view in views)
     reasons = {view.reason for view in views if view.state == "pending" and view.reason}
     waiting = f"; waiting for: {', '.join(sorted(reasons))}" if reasons else ""
-    left = seconds_to_completion(views)
-    when = "" if left is None else f", about {human_seconds(left)} left"
-    return f"{done} of {len(views)} members done{when}{waiting}"
+    return f"{done} of {len(views)} members done{waiting}"
 
 
 def _search_totals(views: Sequence[MemberView]) -> str:

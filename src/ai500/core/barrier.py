@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ai500.core import schema
+from ai500.core import schema, sealed_json
 
 CLOCK_ROUNDS = 25  # the fastest exchange of so many bounds the offset best
 CONNECT_SECONDS = 3.0
@@ -113,6 +113,7 @@ def connect(
 
 def _read(path: Path) -> Address | None:
     try:
-        return schema.decode(Address, json.loads(path.read_text(encoding="utf-8")))
+        body, intact = sealed_json.unseal(json.loads(path.read_text(encoding="utf-8")))
+        return schema.decode(Address, body) if intact else None
     except (OSError, ValueError, schema.SchemaError):
         return None

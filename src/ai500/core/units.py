@@ -25,11 +25,16 @@ def human_bytes(value: float) -> str:
 
 
 def human_seconds(value: float) -> str:
-    """Format seconds as ms, s, min or h."""
+    """Format seconds as ms, s, min or h: the one rule for durations."""
     if abs(value) < 0.9995:
         return f"{value * 1000:.3g} ms" if value else "0 s"
-    if value < 99.95:
-        return f"{value:.1f} s"
+    return f"{value:.1f} s" if value < 99.95 else whole_seconds(value)
+
+
+def whole_seconds(value: float) -> str:
+    """Format a duration that changes while it is read: the same rule, without fractions."""
+    if round(value) < 100:
+        return f"{round(value)} s"
     minutes, seconds = divmod(round(value), 60)
     if minutes < 100:
         return f"{minutes} min {seconds:02d} s"

@@ -28,7 +28,7 @@ from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.store import Samples
 from ai500.frameworks import array_checkpoint
 from ai500.frameworks.array_feed import ArrayEvaluator, ArrayFeed
-from ai500.frameworks.backend import Backend, Description, Setting
+from ai500.frameworks.backend import Backend, Description, Setting, adam_epsilon
 from ai500.frameworks.class_models import initial_state, trained_parameters
 from ai500.meters.recorder import recorder_of
 from ai500.operations.graph import IDENTITY_BATCH, graph_sha256, with_loss
@@ -152,12 +152,16 @@ class ArrayMember:
         return hashlib.sha256(json.dumps(self.groups(), sort_keys=True).encode()).hexdigest()
 
     def groups(self) -> list[dict[str, Any]]:
-        """Describe the optimizer's only group: every parameter, batch norm's included."""
+        """Describe the optimizer's only group: every parameter, those of norms included."""
         hyper, trained = self.task.hyperparameters, trained_parameters(self.task)
         names = sorted(parameter.name for parameter in trained)
+        if hyper.optimizer == "adamw":
+            settings: dict[str, Any] = {"betas": hyper.betas, "eps": adam_epsilon(hyper)}
+        else:
+            settings = {"momentum": hyper.momentum}
         return [
             {
-                "momentum": hyper.momentum,
+                **settings,
                 "weight_decay": hyper.weight_decay,
                 "parameters": len(trained),
                 "elements": sum(parameter.size for parameter in trained),
@@ -226,6 +230,7 @@ def make_backend(task: Task, *, rank: Rank, device: str, threads: int | None) ->
             rank=rank,
             device=device,
             threads=threads,
+            workload=task.workload,
         )
     )
     return backend

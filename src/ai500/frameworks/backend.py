@@ -44,6 +44,7 @@ class Setting:
     """Type of the weights; `float64` in equivalence tests."""
     other_model: ResNet | None = None
     """A model other than the class's, in equivalence tests."""
+    workload: str = "image_classification"
 
     @property
     def model(self) -> ResNet:
@@ -71,6 +72,11 @@ class Description:
     device_name: str
     versions: dict[str, str]
     """Package → version, without ai500, Python and NumPy."""
+
+
+def adam_epsilon(hyper: Hyperparameters) -> float:
+    """Return the ε of Adam's denominator; torch's default where none is set."""
+    return 1e-8 if hyper.epsilon is None else hyper.epsilon
 
 
 def cpu_name() -> str:

@@ -40,7 +40,6 @@ for name in sys.argv[1:]:
     except PackageNotFoundError: found[name] = None
 print(json.dumps({"python": sys.version_info[:3], "versions": found}))
 """
-OPTIMIZERS = ("sgd",)
 
 
 def installed_interpreter(name: str) -> str | None:
@@ -68,6 +67,7 @@ class Interpreted:
     """Oldest version that its backend was tested with."""
     capabilities: Capabilities
     workloads: tuple[str, ...] = WORKLOADS
+    optimizers: tuple[str, ...] = ("sgd",)
     reads_staged_data: bool = True
 
     def check(self, config: Config) -> None:
@@ -133,7 +133,7 @@ class Interpreted:
                 remedy="Set framework.kind = 'pytorch', or another workload.",
             )
         refused = {
-            "train.optimizer": (config.train.optimizer, OPTIMIZERS),
+            "train.optimizer": (config.train.optimizer, self.optimizers),
             "communication.mode": (config.communication.mode, ("all_reduce",)),
             "communication.precision": (config.communication.precision, ("fp32",)),
             "parallel.batch_norm": (config.parallel.batch_norm, ("replica",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ai500.frameworks.class_models import LANGUAGE_MODEL, WORKLOADS
 from ai500.frameworks.interpreted import Interpreted
 from ai500.frameworks.protocol import Capabilities
 
@@ -15,4 +16,6 @@ JAX = Interpreted(
         precisions=("fp32", "tf32", "mixed-bf16"),
         devices=("cpu", "cuda"),
     ),
+    workloads=(*WORKLOADS, LANGUAGE_MODEL),
+    optimizers=("sgd", "adamw"),
 )

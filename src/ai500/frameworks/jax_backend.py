@@ -1,41 +1,43 @@
-"""The reference's models in plain JAX: layers, SGD, and data parallelism over processes.
+"""Members in JAX: SGD and AdamW, the training step of a model, and data parallelism over processes.
 
-Activations are N×H×W×C and kernels H×W×I×O, the layouts that XLA convolves fastest; weights enter
-and leave in the reference's layout. Operations are counted on the StableHLO that XLA compiles.
+Weights enter and leave in the reference's layout. Operations are counted on the StableHLO that XLA
+compiles. The state of an optimizer is a flat tree under the names of checkpoints.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State, cpu_name
-from ai500.frameworks.jax_setup import jax, jnp
-from ai500.operations import Trace
-from ai500.operations.graph import channels_first
-from ai500.operations.stablehlo import trace_stablehlo
-from ai500.records import ProblemClass
-from ai500.workloads import image_arrays
-from ai500.workloads.models.resnet_layers import (
-    BATCH_NORM_EPSILON,
-    BATCH_NORM_MOMENTUM,
-    ResNet,
-    parameters,
+from ai500.frameworks.backend import (
+    MOMENTUM,
+    Arrays,
+    Description,
+    Setting,
+    State,
+    adam_epsilon,
+    cpu_name,
 )
+from ai500.frameworks.class_models import LANGUAGE_MODEL
+from ai500.frameworks.jax_resnet import cross_entropy, scores, trace_model
+from ai500.frameworks.jax_setup import jax, jnp
+from ai500.frameworks.jax_transformer import log_probabilities, trace_transformer
+from ai500.operations import Trace
+from ai500.records import Hyperparameters
+from ai500.workloads import image_arrays
+from ai500.workloads.models.transformer_plan import SHAPES
 
 lax = jax.lax
 Array = Any
 Tree = dict[str, Array]
-Batch = tuple[Array, Array, Array]
-"""Stored images, labels, draws."""
+Batch = tuple[Array, ...]
+"""Stored images, labels, draws; or tokens."""
 
 AXIS = "data"
-_KERNEL_LAYOUT = ("NHWC", "HWIO", "NHWC")
 PRECISION_OF_PRODUCTS = {"fp32": "highest", "tf32": "tensorfloat32", "mixed-bf16": "default"}
 """train.precision → jax_default_matmul_precision, which convolutions follow too."""
 PRODUCTS = {
@@ -43,194 +45,168 @@ PRODUCTS = {
     "tf32": "TF32 inputs, FP32 sums",
     "mixed-bf16": "BF16 inputs, FP32 sums; batch norm's statistics, loss and update in FP32",
 }
+SQUARE = f"{MOMENTUM}square."
+"""Prefix of the running means of squared gradients."""
+UPDATES = f"{MOMENTUM}updates"
+"""Name of the number of updates."""
 
 
-def convolution(x: Array, kernel: Array, *, stride: int) -> Array:
-    """Convolve, padded by half of the kernel."""
-    pad = kernel.shape[0] // 2
-    return lax.conv_general_dilated(
-        x,
-        kernel.astype(x.dtype),
-        window_strides=(stride, stride),
-        padding=((pad, pad), (pad, pad)),
-        dimension_numbers=_KERNEL_LAYOUT,
-    )
+class Optimizer(NamedTuple):
+    """Initial state and update of an optimizer."""
 
-
-def batch_norm(x: Array, weight: Array, bias: Array, mean: Array, variance: Array) -> Array:
-    """Normalize each channel by these statistics, in the statistics' type."""
-    scale = weight * lax.rsqrt(variance + BATCH_NORM_EPSILON)
-    return ((x - mean) * scale + bias).astype(x.dtype)
-
-
-def batch_norm_training(
-    x: Array, weight: Array, bias: Array, running_mean: Array, running_variance: Array
-) -> tuple[Array, Array, Array]:
-    """Normalize by the batch's statistics; return also the new running ones."""
-    wide = x.astype(weight.dtype)
-    mean = wide.mean(axis=(0, 1, 2))
-    # One pass over the activations: both sums in FP32.
-    variance = jnp.maximum((wide * wide).mean(axis=(0, 1, 2)) - mean * mean, 0)
-    count, rate = x.size // x.shape[-1], BATCH_NORM_MOMENTUM
-    unbiased_rate = rate * count / max(1, count - 1)
-    return (
-        batch_norm(x, weight, bias, mean, variance),
-        (1 - rate) * running_mean + rate * lax.stop_gradient(mean),
-        (1 - rate) * running_variance + unbiased_rate * lax.stop_gradient(variance),
-    )
-
-
-def relu(x: Array) -> Array:
-    """Return max(x, 0)."""
-    return jnp.maximum(x, 0)
-
-
-def add(x: Array, y: Array) -> Array:
-    """Add the shortcut."""
-    return x + y
-
-
-def max_pool(x: Array) -> Array:
-    """Take the maximum of 3×3 windows, stride 2."""
-    pads = ((0, 0), (1, 1), (1, 1), (0, 0))
-    return lax.reduce_window(
-        x, np.array(-np.inf, x.dtype), lax.max, (1, 3, 3, 1), (1, 2, 2, 1), pads
-    )
-
-
-def average_pool(x: Array) -> Array:
-    """Average over all pixels."""
-    return x.mean(axis=(1, 2))
-
-
-def dense(x: Array, weight: Array, bias: Array) -> Array:
-    """Multiply by the weight transposed and add the bias."""
-    return x @ weight.astype(x.dtype).T + bias.astype(x.dtype)
-
-
-class JaxLayers:
-    """The layers of a ResNet on JAX's arrays; collects new running statistics in training."""
-
-    def __init__(self, weights: Tree, statistics: Tree, *, training: bool) -> None:
-        self._weights = weights
-        self._statistics = statistics
-        self._training = training
-        self.new_statistics: Tree = dict(statistics)
-
-    def convolution(self, x: Array, name: str, *, channels: int, kernel: int, stride: int) -> Array:
-        """Convolve to `channels`."""
-        return convolution(x, self._weights[f"{name}.weight"], stride=stride)
-
-    def batch_norm(self, x: Array, name: str) -> Array:
-        """Normalize by the batch's statistics in training, by the running ones otherwise."""
-        affine = (self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
-        names = f"{name}.running_mean", f"{name}.running_var"
-        statistics = tuple(self._statistics[key] for key in names)
-        if not self._training:
-            return batch_norm(x, *affine, *statistics)
-        out, *new = batch_norm_training(x, *affine, *statistics)
-        self.new_statistics.update(zip(names, new, strict=True))
-        return out
-
-    def relu(self, x: Array) -> Array:
-        """Return max(x, 0)."""
-        return relu(x)
-
-    def add(self, x: Array, y: Array) -> Array:
-        """Add the shortcut."""
-        return add(x, y)
-
-    def max_pool(self, x: Array) -> Array:
-        """Take the maximum of 3×3 windows."""
-        return max_pool(x)
-
-    def average_pool(self, x: Array) -> Array:
-        """Average over all pixels."""
-        return average_pool(x)
-
-    def dense(self, x: Array, name: str, *, units: int) -> Array:
-        """Multiply by the weight and add the bias."""
-        return dense(x, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
-
-
-def scores(
-    model: ResNet, weights: Tree, statistics: Tree, inputs: Array, *, training: bool
-) -> tuple[Array, Tree]:
-    """Compute the class scores; return also the running statistics after this batch."""
-    layers = JaxLayers(weights, statistics, training=training)
-    return model.forward(layers, inputs), layers.new_statistics
-
-
-def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: Any) -> Trace:
-    """Trace the training forward pass of a model on inputs N×C×H×W; no memory, no kernels."""
-    batch, channels, height, width = shape
-    tensors = parameters(model)
-    weights, statistics = (
-        {p.name: jax.ShapeDtypeStruct(_to_kernel(p.shape), jnp.float32) for p in part}
-        for part in ([p for p in tensors if p.trained], [p for p in tensors if not p.trained])
-    )
-    inputs = jax.ShapeDtypeStruct((batch, height, width, channels), dtype)
-
-    def forward(weights: Tree, statistics: Tree, inputs: Array) -> tuple[Array, Tree]:
-        return scores(model, weights, statistics, inputs, training=True)
-
-    lowered = jax.jit(forward).lower(weights, statistics, inputs)
-    # JAX flattens dicts in the order of their keys, and the arguments in order.
-    return channels_first(
-        trace_stablehlo(lowered.as_text(), parameters=range(len(weights)), batch=batch)
-    )
-
-
-def _to_kernel(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Change a convolution's shape from O×I×H×W to H×W×I×O."""
-    return (*shape[2:], shape[1], shape[0]) if len(shape) == 4 else shape
-
-
-def cross_entropy(logits: Array, labels: Array, *, smoothing: float) -> Array:
-    """Compute the mean cross entropy with smoothed labels, in at least FP32."""
-    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-    log_probabilities = jax.nn.log_softmax(logits)
-    chosen = jnp.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
-    return -((1 - smoothing) * chosen + smoothing * log_probabilities.mean(axis=1)).mean()
+    initial: Callable[[Mapping[str, NDArray[Any]]], State]
+    """Return the state for these weights before the first update."""
+    update: Callable[..., tuple[Tree, Tree]]
+    """Return new weights and state; arguments: weights, state, gradients, rate, settings."""
 
 
 def sgd(
-    weights: Tree, momenta: Tree, gradients: Tree, *, rate: Array, momentum: float, decay: float
+    weights: Tree, state: Tree, gradients: Tree, rate: Array, hyper: Hyperparameters
 ) -> tuple[Tree, Tree]:
     """Update as `torch.optim.SGD`: decay in the gradient, the rate outside of the momentum."""
-    new_weights, new_momenta = {}, {}
+    new_weights, new_state = {}, {}
     for name, weight in weights.items():
-        gradient = gradients[name] + decay * weight
-        new_momenta[name] = momentum * momenta[name] + gradient
-        new_weights[name] = weight - rate * new_momenta[name]
-    return new_weights, new_momenta
+        gradient = gradients[name] + hyper.weight_decay * weight
+        momentum = hyper.momentum * state[MOMENTUM + name] + gradient
+        new_state[MOMENTUM + name] = momentum
+        new_weights[name] = weight - rate * momentum
+    return new_weights, new_state
 
 
-def training_step(setting: Setting, *, axis: str | None) -> Callable[..., Any]:
-    """Return the step of one rank: weights, statistics, momenta, batch, rate → new ones, loss."""
-    model, hyper = setting.model, setting.hyperparameters
-    compute = compute_type(setting)
+def adamw(
+    weights: Tree, state: Tree, gradients: Tree, rate: Array, hyper: Hyperparameters
+) -> tuple[Tree, Tree]:
+    """Update as `torch.optim.AdamW`: decay apart from the gradient, both moments corrected."""
+    first_rate, second_rate = hyper.betas
+    updates = state[UPDATES] + 1
+    first_correction = 1 - jnp.power(first_rate, updates)
+    second_correction = jnp.sqrt(1 - jnp.power(second_rate, updates))
+    new_weights, new_state = {}, {UPDATES: updates}
+    for name, weight in weights.items():
+        gradient = gradients[name]
+        first = first_rate * state[MOMENTUM + name] + (1 - first_rate) * gradient
+        square = second_rate * state[SQUARE + name] + (1 - second_rate) * gradient * gradient
+        denominator = jnp.sqrt(square) / second_correction + adam_epsilon(hyper)
+        decayed = weight * (1 - rate * hyper.weight_decay)
+        new_weights[name] = decayed - rate / first_correction * first / denominator
+        new_state |= {MOMENTUM + name: first, SQUARE + name: square}
+    return new_weights, new_state
 
-    def step(
-        weights: Tree, statistics: Tree, momenta: Tree, batch: Batch, rate: Array
-    ) -> tuple[Tree, Tree, Tree, Array]:
+
+def _initial_sgd(weights: Mapping[str, NDArray[Any]]) -> State:
+    return {MOMENTUM + name: np.zeros_like(weight) for name, weight in weights.items()}
+
+
+def _initial_adamw(weights: Mapping[str, NDArray[Any]]) -> State:
+    squares = {SQUARE + name: np.zeros_like(weight) for name, weight in weights.items()}
+    dtype = next(iter(weights.values())).dtype
+    return {**_initial_sgd(weights), **squares, UPDATES: np.zeros((), dtype)}
+
+
+OPTIMIZERS = {"sgd": Optimizer(_initial_sgd, sgd), "adamw": Optimizer(_initial_adamw, adamw)}
+"""train.optimizer → the optimizer."""
+
+
+class ResNetNetwork:
+    """The ResNet of image classification: its batches, loss and predictions."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    def batch(self, fields: Arrays, draws: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
+        """Return the arrays of a training batch."""
+        return fields["images"], fields["labels"].astype(np.int32), draws
+
+    def loss(self, weights: Tree, statistics: Tree, batch: Batch) -> tuple[Array, Tree]:
+        """Compute the mean loss of a batch, and the running statistics after it."""
+        setting = self._setting
         images, labels, draws = batch
         inputs = image_arrays.train_inputs(
             jnp, setting.problem_class, images, draws, dtype=setting.dtype
         )
+        inputs = inputs.astype(compute_type(setting))
+        logits, new = scores(setting.model, weights, statistics, inputs, training=True)
+        smoothing = setting.hyperparameters.label_smoothing
+        return cross_entropy(logits, labels, smoothing=smoothing), new
 
+    def inputs(self, fields: Arrays) -> NDArray[Any]:
+        """Return the array that predictions are made from."""
+        return fields["images"]
+
+    def predictions(self, weights: Tree, statistics: Tree, images: Array) -> Array:
+        """Compute class probabilities."""
+        setting = self._setting
+        inputs = image_arrays.evaluation_inputs(
+            jnp, setting.problem_class, images, dtype=setting.dtype
+        )
+        inputs = inputs.astype(compute_type(setting))
+        logits, _ = scores(setting.model, weights, statistics, inputs, training=False)
+        return jax.nn.softmax(logits.astype(jnp.float32))
+
+    def trace(self, *, batch: int) -> Trace:
+        """Trace the graph of the model's forward pass."""
+        setting = self._setting
+        shape = (batch, *setting.problem_class.input_shape)
+        return trace_model(setting.model, shape, dtype=compute_type(setting))
+
+
+class TransformerNetwork:
+    """The transformer of the language model: its batches, loss and predictions."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._shape = SHAPES[setting.problem_class.name]
+
+    def batch(self, fields: Arrays, draws: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
+        """Return the arrays of a training batch."""
+        return (fields["tokens"].astype(np.int32),)
+
+    def loss(self, weights: Tree, statistics: Tree, batch: Batch) -> tuple[Array, Tree]:
+        """Compute the mean cross entropy in nats per token; there are no running statistics."""
+        return -self._log_probabilities(weights, batch[0]).mean(), statistics
+
+    def inputs(self, fields: Arrays) -> NDArray[Any]:
+        """Return the array that predictions are made from."""
+        return fields["tokens"].astype(np.int32)
+
+    def predictions(self, weights: Tree, statistics: Tree, tokens: Array) -> Array:
+        """Compute the probabilities of the true tokens [samples, context]."""
+        return jnp.exp(self._log_probabilities(weights, tokens).astype(jnp.float32))
+
+    def trace(self, *, batch: int) -> Trace:
+        """Trace the graph of the model's forward pass."""
+        compute = compute_type(self._setting)
+        return trace_transformer(self._shape, batch=batch, dtype=jnp.float32, compute=compute)
+
+    def _log_probabilities(self, weights: Tree, tokens: Array) -> Array:
+        compute = compute_type(self._setting)
+        return log_probabilities(self._shape, weights, tokens, compute=compute)
+
+
+Network = ResNetNetwork | TransformerNetwork
+
+
+def network_of(setting: Setting) -> Network:
+    """Return the model of the workload."""
+    is_transformer = setting.workload == LANGUAGE_MODEL
+    return TransformerNetwork(setting) if is_transformer else ResNetNetwork(setting)
+
+
+def training_step(setting: Setting, *, axis: str | None) -> Callable[..., Any]:
+    """Return the step of one rank: weights, statistics, optimizer state, batch, rate → new ones,
+    loss."""
+    network, hyper = network_of(setting), setting.hyperparameters
+    update = OPTIMIZERS[hyper.optimizer].update
+
+    def step(weights: Tree, statistics: Tree, state: Tree, batch: Batch, rate: Array) -> Any:
         def loss_of(weights: Tree) -> tuple[Array, Tree]:
-            logits, new = scores(model, weights, statistics, inputs.astype(compute), training=True)
-            return cross_entropy(logits, labels, smoothing=hyper.label_smoothing), new
+            return network.loss(weights, statistics, batch)
 
         (loss, new_statistics), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
         if axis is not None:
             gradients = lax.pmean(gradients, axis)
-        new_weights, new_momenta = sgd(
-            weights, momenta, gradients,
-            rate=rate, momentum=hyper.momentum, decay=hyper.weight_decay,
-        )  # fmt: skip
-        return new_weights, new_statistics, new_momenta, loss
+        new_weights, new_state = update(weights, state, gradients, rate, hyper)
+        return new_weights, new_statistics, new_state, loss
 
     return step
 
@@ -245,13 +221,14 @@ class JaxBackend:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._model = setting.model
+        self._network = network_of(setting)
+        self._optimizer = OPTIMIZERS[setting.hyperparameters.optimizer]
         self._device = jax.local_devices()[0]
         self._several = setting.rank.world_size > 1
         self._type = np.dtype(setting.dtype)
         self._weights: Tree = {}
         self._statistics: Tree = {}
-        self._momenta: Tree = {}
+        self._optimizer_state: Tree = {}
         if self._several:
             self._mesh = jax.sharding.Mesh(np.array(jax.devices()), (AXIS,))
             shard, whole = jax.P(AXIS), jax.P()
@@ -267,65 +244,64 @@ class JaxBackend:
         else:
             step = training_step(setting, axis=None)
         self._step = jax.jit(step, donate_argnums=(0, 1, 2))
-        self._predict = jax.jit(functools.partial(_probabilities, setting.problem_class, setting))
+        self._predict = jax.jit(self._network.predictions)
         self.load_state(setting.weights)
 
     def place(self, fields: Arrays, draws: NDArray[np.float32]) -> Batch:
         """Start to copy a batch to the device."""
-        put = self._sharded
-        return put(fields["images"]), put(fields["labels"].astype(np.int32)), put(draws)
+        return tuple(map(self._sharded, self._network.batch(fields, draws)))
 
     def train_step(self, batch: Batch, *, learning_rate: float) -> Any:
         """Train on a placed batch; the host does not wait."""
         rate = self._type.type(learning_rate)
-        self._weights, self._statistics, self._momenta, loss = self._step(
-            self._weights, self._statistics, self._momenta, batch, rate
+        self._weights, self._statistics, self._optimizer_state, loss = self._step(
+            self._weights, self._statistics, self._optimizer_state, batch, rate
         )
         return _LocalScalar(loss) if self._several else loss
 
     def predict(self, fields: Arrays) -> NDArray[np.float32]:
-        """Return the class probabilities of stored images."""
+        """Return the predictions for stored samples."""
         local = self._local
-        images = jax.device_put(fields["images"], self._device)
-        rows = self._predict(local(self._weights), local(self._statistics), images)
+        inputs = jax.device_put(self._network.inputs(fields), self._device)
+        rows = self._predict(local(self._weights), local(self._statistics), inputs)
         return np.asarray(rows)
 
     def use_first_statistics(self) -> None:
         """Replace this rank's running statistics by rank 0's."""
-        if self._several:
+        if self._several and self._statistics:
             from jax.experimental import multihost_utils
 
             own = {name: np.asarray(value) for name, value in self._local(self._statistics).items()}
             self._put_statistics(multihost_utils.broadcast_one_to_all(own))
 
     def state(self) -> State:
-        """Return weights, statistics and momenta under the reference's names and layouts."""
-        state = {**self._local(self._weights), **self._local(self._statistics)}
-        state |= {MOMENTUM + name: value for name, value in self._local(self._momenta).items()}
+        """Return weights, statistics and optimizer state under the reference's names."""
+        trees = (self._weights, self._statistics, self._optimizer_state)
+        state = {name: value for tree in trees for name, value in self._local(tree).items()}
         return {name: _to_reference(np.asarray(value)) for name, value in state.items()}
 
     def load_state(self, state: State) -> None:
-        """Replace weights, statistics and momenta; momenta that are missing become zero."""
+        """Replace weights, statistics and optimizer state; what is missing of it is initial."""
         arrays = {name: _from_reference(value.astype(self._type)) for name, value in state.items()}
         weights = {name for name in arrays if not name.startswith(MOMENTUM)}
         statistics = {name for name in weights if ".running_" in name}
         put = self._replicated
-        self._weights = {name: put(arrays[name]) for name in sorted(weights - statistics)}
-        self._momenta = {
-            name: put(arrays.get(MOMENTUM + name, np.zeros_like(arrays[name])))
-            for name in self._weights
+        trained = {name: arrays[name] for name in sorted(weights - statistics)}
+        self._weights = {name: put(array) for name, array in trained.items()}
+        self._optimizer_state = {
+            name: put(arrays.get(name, initial))
+            for name, initial in self._optimizer.initial(trained).items()
         }
         self._put_statistics({name: arrays[name] for name in sorted(statistics)})
 
     def trees(self) -> tuple[Tree, Tree, Tree]:
-        """Return weights, running statistics and momenta of this rank."""
+        """Return weights, running statistics and optimizer state of this rank."""
         local = self._local
-        return local(self._weights), local(self._statistics), local(self._momenta)
+        return local(self._weights), local(self._statistics), local(self._optimizer_state)
 
     def trace(self, *, batch: int) -> Trace:
         """Trace the graph of the model's forward pass."""
-        shape = (batch, *self._setting.problem_class.input_shape)
-        return trace_model(self._model, shape, dtype=compute_type(self._setting))
+        return self._network.trace(batch=batch)
 
     def mean(self, value: float) -> float:
         """Average a value over the ranks, in FP64."""
@@ -347,7 +323,7 @@ class JaxBackend:
         """Describe JAX's version, precision, communication and device."""
         import jaxlib
 
-        precision = self._setting.hyperparameters.precision
+        precision, update = self._setting.hyperparameters.precision, self._optimizer.update
         on_gpu = self._device.platform != "cpu"
         flags = os.environ.get("XLA_FLAGS", "")
         communication = "nccl" if on_gpu else "gloo"
@@ -372,7 +348,7 @@ class JaxBackend:
                 "mode": "all_reduce" if self._several else None,
                 "precision": "fp32" if self._several else None,
             },
-            optimizer_class=f"{sgd.__module__}.{sgd.__qualname__}",
+            optimizer_class=f"{update.__module__}.{update.__qualname__}",
             device_name=self._device.device_kind if on_gpu else cpu_name(),
             versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
         )
@@ -427,15 +403,6 @@ def _on_shards(step: Callable[..., Any]) -> Callable[..., Any]:
         return new_weights, rows, momenta, loss[None]
 
     return sharded
-
-
-def _probabilities(
-    problem_class: ProblemClass, setting: Setting, weights: Tree, statistics: Tree, images: Array
-) -> Array:
-    inputs = image_arrays.evaluation_inputs(jnp, problem_class, images, dtype=setting.dtype)
-    model, compute = setting.model, compute_type(setting)
-    logits, _ = scores(model, weights, statistics, inputs.astype(compute), training=False)
-    return jax.nn.softmax(logits.astype(jnp.float32))
 
 
 def _from_reference(array: NDArray[Any]) -> NDArray[Any]:

@@ -118,7 +118,8 @@ class ScriptRanks:
 
     def _start(self, task: ScriptTask, *, piped: bool) -> subprocess.Popen[str]:
         file = self._folder.script / f"task-{task.rank:03d}.json"
-        run_folder.write(file, task)
+        # For a script, which need not know ai500: no digest of ai500's own.
+        atomic.write_json(file, schema.encode(task))
         slot = self._task.slots[task.local_rank]
         rank = Rank(task.rank, task.local_rank, task.local_world_size, task.world_size)
         cores = cores_of(slot, rank)

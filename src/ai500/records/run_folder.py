@@ -37,7 +37,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
-from ai500.core import atomic, reading, schema
+from ai500.core import atomic, reading, schema, sealed_json
 from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
 from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
@@ -47,6 +47,8 @@ T = TypeVar("T")
 FORMAT = 1
 RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
+REPEATABLE = ("score.json", "findings.json", "judgement.json", "ensemble.json", "record.json")
+"""Records that `resume` writes again, from predictions, checkpoints and logs."""
 MAX_RUNS_NAMED = 3  # in an error message
 MAX_OWNER_BYTES = 4096
 LOCK_RETRY_SECONDS = 0.02
@@ -184,7 +186,7 @@ class RunFolder:
                 commit=checkout.commit,
                 dirty=checkout.dirty,
             )
-            atomic.write_json(run.state, schema.encode(state))
+            write(run.state, state)
             with atomic.explaining_write_errors(path):
                 unfinished.rename(target)  # replaces an empty folder
                 atomic.sync_folder(target.parent)
@@ -371,17 +373,22 @@ def lock_within(file: TextIO, *, seconds: float) -> bool:
 
 def read(kind: type[T], path: Path) -> T:
     """Read a record."""
-    return _decode(kind, read_json(path), path)
+    value, intact = _read_sealed(path)
+    record = _decode(kind, value, path)  # first: an error that names the key says more
+    _require_intact(path, intact)
+    return record
 
 
 def read_all(kind: type[T], path: Path) -> list[T]:
     """Read a list of records."""
-    items = read_json(path)
+    items, intact = _read_sealed(path)
     if not isinstance(items, list):
         raise RunFolderError(f"{path}: expected a list of records.", path=path, value=items)
-    return [
+    records = [
         _decode(kind, item, path, at=f"{path.name}[{index}]") for index, item in enumerate(items)
     ]
+    _require_intact(path, intact)
+    return records
 
 
 def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) -> T:
@@ -393,15 +400,40 @@ def _decode(kind: type[T], value: object, path: Path, *, at: str | None = None) 
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; an error names the file."""
+    """Read JSON without its digest; an error names the file."""
+    value, intact = _read_sealed(path)
+    _require_intact(path, intact)
+    return value
+
+
+def _read_sealed(path: Path) -> tuple[Any, bool]:
+    """Read JSON; return it without its digest, and False if the digest does not fit."""
     try:
-        return reading.read_json(path)
+        return sealed_json.unseal(reading.read_json(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunFolderError(f"{path} is missing.", path=path) from error
     except OSError as error:
         raise RunFolderError(f"{path} can't be read: {error.strerror}.", path=path) from error
     except InputError as error:
-        raise RunFolderError(str(error), path=path) from error
+        raise RunFolderError(str(error), path=path, remedy=_remedy(path)) from error
+
+
+def _require_intact(path: Path, intact: bool) -> None:
+    if not intact:
+        raise RunFolderError(
+            f"{path} was changed after it was written: its SHA-256 is another.",
+            key=sealed_json.KEY,
+            path=path,
+            remedy=_remedy(path),
+        )
+
+
+def _remedy(path: Path) -> str:
+    """Return what mends a damaged record: `resume` writes again what follows from other files."""
+    run = next((folder for folder in path.parents if (folder / "run.json").exists()), None)
+    if run is not None and path.name in REPEATABLE:
+        return f"To write it again: rm {path} && ai500 resume {run}"
+    return "Restore the file from a backup, or start a new run."
 
 
 def known_member(member: object, members: Collection[int], *, path: Path) -> int:
@@ -444,7 +476,7 @@ def write(path: Path, record: object) -> None:
     """Write a record, or a list of records, atomically."""
     with atomic.explaining_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(path, schema.encode(record))
+    atomic.write_json(path, sealed_json.seal(schema.encode(record)))
 
 
 def state_of(run: RunFolder, plan: Plan) -> Literal["running", "finished", "stopped"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from ai500.core import schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
+from ai500.core.sealed_json import KEY
 from ai500.pipeline import scoring
 from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
@@ -103,7 +104,12 @@ def collect(run: RunFolder) -> dict[str, bytes]:
                 data = path.read_bytes()
             except OSError as error:
                 raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
-            files[name] = _shorten_log(data) if path.suffix in (".txt", ".sh") else data
+            if path.suffix in (".txt", ".sh"):
+                data = _shorten_log(data)
+            elif path.suffix == ".json" and KEY.encode() in data:
+                # The manifest has the digests of a submission; the record's own is checked here.
+                data = json_text(run_folder.read_json(path)).encode()
+            files[name] = data
     return files
 
 

@@ -39,7 +39,7 @@ def generate_store(
 ) -> Store:
     """Write the learnable data of a class, the same bytes on every machine."""
     workload = load_workload(workload_name)
-    name = f"{getattr(workload, 'data_workload', workload_name)}-{class_name}"
+    name = _data_name(workload_name, class_name)
     source = class_source(workload_name, class_name)
 
     def write(folder: Path) -> Store:
@@ -65,6 +65,18 @@ def generate_store(
             return write(folder)  # another process may have made it again meanwhile
         _clear(folder)
         return write(folder)
+
+
+def cached_store(workload_name: str, class_name: str) -> Path | None:
+    """Return the folder of a class's generated data; None where users bring their own."""
+    workload = load_workload(workload_name)
+    source = workload.data_source(workload.problem_classes[class_name])
+    return None if source is None else _cached(_data_name(workload_name, class_name), source)
+
+
+def _data_name(workload_name: str, class_name: str) -> str:
+    shared = getattr(load_workload(workload_name), "data_workload", workload_name)
+    return f"{shared}-{class_name}"
 
 
 def generate_resized(

@@ -57,8 +57,7 @@ CLASSES = {
         target_quality=0.74, ensemble_size=2, required_runs=5, global_batch_size=4,
         reference=replace(ADAMW, epochs=10, batch_size=4, base_learning_rate=1e-3),
     ),
-    # A member's predictions take 2 events × 768 × 1152 bytes × 15,158 frames = 26.8 GB, and
-    # 0.75 GB out of bag; all classes in FP32 would take 161 GB.
+    # A member's predictions take 26.8 GB, and 0.75 out of bag; all classes in FP32 161 GB.
     "full": _class(
         "full", (768, 1152), (121_266, 15_158), out_of_bag_samples=1_152,
         target_quality=0.82, ensemble_size=1, required_runs=5, reference=MLPERF,
@@ -79,6 +78,7 @@ class ClimateSegmentation:
     draws_per_image = 0
     capturable = True
     combine = staticmethod(average)
+    prediction_bytes = staticmethod(segmented.event_bytes)
 
     def data_source(self, problem_class: ProblemClass) -> DataSource | None:
         """Return the segmented climate; None for `full`, the user's copy of DeepCAM's data."""

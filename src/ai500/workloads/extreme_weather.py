@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 sgd = partial(Hyperparameters, optimizer="sgd", momentum=0.9, weight_decay=1e-4, warmup_epochs=1)
 weather = partial(ProblemClass, penalty_exponent=10, classes=len(EVENTS))
 
+DETECTIONS = 50  # of every frame: `Design.detections` of the detectors
 CLASSES = {
     "smoke": weather(
         name="smoke",
@@ -164,6 +165,10 @@ class ExtremeWeather:
     def predictions(self, outputs: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
         """Return detections [N, D, 6]: ymin, xmin, ymax, xmax, score, class; −1 is padding."""
         return outputs.float()
+
+    def prediction_bytes(self, problem_class: ProblemClass) -> int:
+        """Return the bytes of a frame's detections, of six FP32 values each."""
+        return 4 * 6 * DETECTIONS
 
     def quality(
         self, predictions: NDArray[np.floating], targets: Mapping[str, NDArray[Any]]

@@ -126,6 +126,10 @@ class LanguageModel:
         """Return the probabilities of the true tokens [samples, context]."""
         return outputs.float().exp()
 
+    def prediction_bytes(self, problem_class: ProblemClass) -> int:
+        """Return the bytes of a sequence's probabilities."""
+        return 4 * SHAPES[problem_class.name].context
+
     def quality(self, predictions: Floats, targets: Mapping[str, NDArray[Any]]) -> float:
         """Compute the bits of all predicted tokens per byte of their text."""
         least = np.finfo(np.float32).tiny  # a probability that underflowed costs 126 bits

@@ -109,6 +109,10 @@ class Workload(Protocol):
         """Convert the model's outputs on these samples to the predictions that are saved, one row
         per sample, in the type in which they are saved."""
 
+    def prediction_bytes(self, problem_class: ProblemClass) -> int:
+        """Return the bytes of one sample's saved predictions, for planning. Omitted: FP32, one for
+        each class, or for each value of the target."""
+
     def combine(self, members: MemberPredictions) -> NDArray[Any]:
         """Aggregate members' predictions into the ensemble's, as a running reduction.
 

@@ -178,7 +178,7 @@ def member_log(run: Path, member: int) -> Path:
 
 def jobs(run: Path) -> dict[int, dict[str, Any]]:
     """Read the members' jobs as the controller recorded them."""
-    records = json.loads(RunFolder(run).trial(1).jobs.read_text())
+    records = run_folder.read_json(RunFolder(run).trial(1).jobs)
     return {record["member"]: record for record in records}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ai500.rules.layers import LAYERS
+from tests.support import changed_records
 from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 from tests.unit.cli.conftest import Run
@@ -32,9 +33,9 @@ def clean(made: Path, tmp_path: Path) -> Path:
 def change_records(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change what every worker recorded."""
     for path in run.glob("trials/*/members/*/record.json"):
-        record = json.loads(path.read_text())
+        record = changed_records.load(path)
         change(record)
-        path.write_text(json.dumps(record))
+        changed_records.save(path, record)
 
 
 def with_momentum(run: Path) -> None:
@@ -44,9 +45,9 @@ def with_momentum(run: Path) -> None:
         record["effective"]["hyperparameters"]["momentum"] = 0.8
 
     change_records(run, change)
-    plan = json.loads((run / "plan.json").read_text())
+    plan = changed_records.load(run / "plan.json")
     plan["hyperparameters"]["momentum"] = 0.8
-    (run / "plan.json").write_text(json.dumps(plan))
+    changed_records.save(run / "plan.json", plan)
 
 
 def trick(record: dict[str, Any]) -> None:
@@ -180,8 +181,8 @@ def test_a_run_without_a_result_is_named_as_such(ai500: Run, clean: Path) -> Non
 
 
 def test_two_runs_that_keep_the_rules_compare(ai500: Run, clean: Path, made: Path) -> None:
-    system = json.loads((clean / "system.json").read_text())
-    (clean / "system.json").write_text(json.dumps(system | {"cpu": "Another CPU"}))
+    system = changed_records.load(clean / "system.json")
+    changed_records.save(clean / "system.json", system | {"cpu": "Another CPU"})
     code, out, _ = ai500("compare", made, clean)
     assert code == 0
     text = " ".join(out.split())
@@ -246,9 +247,9 @@ def test_a_submission_is_judged_at_its_own_level_and_compares_with_its_run(
 def test_a_file_that_contradicts_itself_is_not_judged(ai500: Run, tmp_path: Path) -> None:
     """Its manifest goes with it, and each file by itself keeps the rules."""
     run = submittable_run(tmp_path / "run")
-    data = json.loads(run.trial(1).bootstraps.read_text())
+    data = changed_records.load(run.trial(1).bootstraps)
     data[0]["distinct"] += 1
-    run.trial(1).bootstraps.write_text(json.dumps(data))
+    changed_records.save(run.trial(1).bootstraps, data)
     code, out, _ = ai500("check", packed(run, tmp_path / "mine.ai500"), "--json")
     assert code == 1
     [problem] = json.loads(out)["problems"]

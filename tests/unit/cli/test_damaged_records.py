@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ai500.cli import app
 from ai500.core.errors import AI500Error
+from tests.support import changed_records
 
 CASES = int(os.environ.get("HYPOTHESIS_CASES", "60"))
 COMMANDS = ("status", "score", "report", "check", "compare", "submit", "resume", "cancel")
@@ -147,9 +148,9 @@ def test_a_job_of_a_member_that_the_plan_does_not_have(finished_run: Path, tmp_p
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     file = run / "trials" / "02" / "jobs.json"
-    jobs = json.loads(file.read_text())
+    jobs = changed_records.load(file)
     jobs[1]["member"] = 99
-    file.write_text(json.dumps(jobs))
+    changed_records.save(file, jobs)
     with pytest.raises(AI500Error) as caught:
         app(["status", str(run)], standalone_mode=False)
     assert (caught.value.key, caught.value.value, caught.value.path) == ("member", 99, file)

@@ -49,6 +49,14 @@ def test_a_framework_of_another_interpreter_is_planned(python: Path) -> None:
     assert plan.operations is not None
 
 
+def test_jax_alone_has_the_language_model(python: Path) -> None:
+    plan = planned(python, workload="language_model")
+    assert (plan.framework.kind, plan.hyperparameters.optimizer) == ("jax", "adamw")
+    with pytest.raises(ConfigError) as caught:
+        planned(python, workload="language_model", **{"framework.kind": "tensorflow"})
+    assert (caught.value.key, caught.value.value) == ("framework.kind", "tensorflow")
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

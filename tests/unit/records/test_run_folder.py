@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core import sealed_json
 from ai500.core.errors import RunFolderError
 from ai500.core.schema import SchemaError
 from ai500.records import Split, TrialRecord, run_folder
@@ -73,6 +74,26 @@ def test_a_missing_or_damaged_record_is_an_error_with_its_path(tmp_path: Path) -
         with pytest.raises((RunFolderError, SchemaError)) as error:
             run_folder.read(TrialRecord, path)
         assert error.value.path == path
+
+
+def test_a_changed_byte_of_a_record_is_an_error_with_a_remedy_that_works(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    trial = TrialRecord(trial=1, seed=12345, store_sha256="0" * 64)
+    for path in (run.trial(1).trial, run.score):
+        run_folder.write(path, trial)
+        assert run_folder.read(TrialRecord, path) == trial
+        path.write_text(path.read_text().replace("12345", "12346"))
+        with pytest.raises(RunFolderError) as caught:
+            run_folder.read(TrialRecord, path)
+        assert (caught.value.key, caught.value.path) == (sealed_json.KEY, path)
+        mended = f"rm {path} && ai500 resume {run.path}" in caught.value.remedy
+        assert mended == (path == run.score)  # `resume` can't write a trial's seed again
+    run_folder.write(run.trial(1).jobs, [trial, trial])
+    path = run.trial(1).jobs
+    path.write_text(path.read_text().replace("12345", "12346", 1))
+    with pytest.raises(RunFolderError) as caught:
+        run_folder.read_all(TrialRecord, path)
+    assert caught.value.key == sealed_json.KEY
 
 
 def test_a_split_matches_one_component_per_asterisk() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from ai500.workloads.climate import illustrations as drawing
 from ai500.workloads.climate.illustrations import KINDS
 from ai500.workloads.detection.mean_average_precision import mean_average_precision
 from ai500.workloads.detection.pictures import apply_threshold, choose_frames, picture_boxes
+from tests.support import changed_records
 from tests.support.html_words import HOSTILE, Words
 from tests.support.synthetic_detections import climate_store, draw_pictures, write_illustrated_run
 from tests.support.synthetic_run import Shape, write_synthetic_run
@@ -212,7 +212,7 @@ def test_hostile_texts_stay_texts(store: ClimateStore, tmp_path: Path) -> None:
         return HOSTILE + '"' + HOSTILE if isinstance(value, str) else value
 
     path = run.trial(1).pictures_record
-    path.write_text(json.dumps(spoiled(json.loads(path.read_text()))))
+    changed_records.save(path, spoiled(changed_records.load(path)))
     page = page_of(run)
     assert not [tag for tag, _ in page.tags if tag == "script"]
     assert HOSTILE in page.text
@@ -223,13 +223,13 @@ def test_hostile_texts_stay_texts(store: ClimateStore, tmp_path: Path) -> None:
 def test_only_pngs_of_the_folder_are_shown(store: ClimateStore, tmp_path: Path, name: str) -> None:
     run = write_illustrated_run(tmp_path / "run", store, Shape())
     folder, path = run.trial(1).pictures, run.trial(1).pictures_record
-    record = json.loads(path.read_text())
+    record = changed_records.load(path)
     png = (folder / record["pictures"][0]["file"]).read_bytes()
     (folder.parent / "secret.png").write_bytes(png)
     (folder / "link.png").symlink_to(folder.parent / "secret.png")
     (folder / "text.png").write_text("root:x:0:0")
     record["pictures"][0]["file"] = name
-    path.write_text(json.dumps(record))
+    changed_records.save(path, record)
     page = page_of(run)
     assert len([tag for tag, _ in page.tags if tag == "image"]) == 4
     assert f"Not shown: no picture in {name}." in page.text

@@ -24,6 +24,7 @@ from ai500.report.page import ROWS_SHOWN
 from ai500.report.run_data import read_run_data
 from ai500.report.run_sections import equation_5, hyperparameters_table
 from ai500.report.summary import verdict
+from tests.support import changed_records
 from tests.support.html_words import HOSTILE, Words
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
@@ -184,8 +185,8 @@ def test_a_thousand_members_stay_readable(tmp_path: Path) -> None:
 def test_nothing_from_disk_becomes_markup(tmp_path: Path) -> None:
     shape = Shape(host=HOSTILE, config=f"# {HOSTILE}\n")
     run = write_synthetic_run(tmp_path / "run", shape)
-    state = json.loads(run.state.read_text())
-    run.state.write_text(json.dumps({**state, "name": HOSTILE, "version": HOSTILE}))
+    state = changed_records.load(run.state)
+    changed_records.save(run.state, {**state, "name": HOSTILE, "version": HOSTILE})
     write_report(run)
     page = Words(run.report.read_text(encoding="utf-8"))
     assert not [tag for tag, _ in page.tags if tag == "script"]

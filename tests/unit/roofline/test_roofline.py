@@ -25,6 +25,7 @@ from ai500.roofline.model import Channel, Standing
 from ai500.roofline.place_run import place_run, run_ceiling
 from ai500.roofline.records import KernelTime, RooflineRecord, ceilings, peak_of, roof_flops
 from ai500.roofline.traffic import Traffic, along_line, analytical, counted, in_mode, on_grid
+from tests.support import changed_records
 from tests.support.synthetic_roofline import h200_roofline, synthetic_roofline
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
@@ -266,7 +267,7 @@ def test_records_go_to_disk_and_back_and_are_read_strictly(tmp_path: Path) -> No
     path = tmp_path / "roofline.json"
     run_folder.write(path, synthetic_roofline())
     assert run_folder.read(RooflineRecord, path) == synthetic_roofline()
-    data = json.loads(path.read_text())
+    data = changed_records.load(path)
     path.write_text(json.dumps(data | {"extra": 1}))
     with pytest.raises(AI500Error) as raised:
         run_folder.read(RooflineRecord, path)

@@ -18,6 +18,7 @@ from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, signing
 from ai500.submission.description import SubmitOptions
 from ai500.submission.manifest import MANIFEST, SIGNATURE, Source, open_submission
+from tests.support import changed_records
 from tests.support.commands import Start
 from tests.support.submitted import OPTIONS, contents, packed, small_run, submittable_run
 
@@ -210,16 +211,16 @@ def _no_record(run: RunFolder) -> None:
 
 def _dropped_weight_decay(run: RunFolder) -> None:
     path = run.trial(3).member(0).record
-    record = json.loads(path.read_text())
+    record = changed_records.load(path)
     record["effective"]["groups"][0]["weight_decay"] = 0.0
-    path.write_text(json.dumps(record))
+    changed_records.save(path, record)
 
 
 def _two_sources(run: RunFolder) -> None:
     path = run.trial(2).member(1).record
-    record = json.loads(path.read_text())
+    record = changed_records.load(path)
     record["versions"]["source"] = "ab" * 32
-    path.write_text(json.dumps(record))
+    changed_records.save(path, record)
 
 
 def _no_events(run: RunFolder) -> None:

@@ -22,6 +22,7 @@ from ai500.submission import archive, packing, replication
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.rerun import rerun_config, system_differences
 from ai500.submission.verify import Verification, recompute
+from tests.support import changed_records
 from tests.support.submitted import contents, packed, small_run, submittable_run
 from tests.support.synthetic_run import CLASS, Shape, write_synthetic_run
 
@@ -376,9 +377,9 @@ def test_a_rerun_uses_no_paths_and_programs_of_the_submission(
 def test_differences_of_systems(run: RunFolder, tmp_path: Path) -> None:
     other = small_run(tmp_path / "other", host="host")
     assert list(system_differences(run, other)) == []
-    system = json.loads(other.system.read_text())
+    system = changed_records.load(other.system)
     system["cpu"], system["libraries"] = "Another CPU", {"torch": "2.0"}
-    other.system.write_text(json.dumps(system))
+    changed_records.save(other.system, system)
     assert list(system_differences(run, other)) == [
         "cpu: Synthetic CPU there, Another CPU here",
         "torch: not known there, 2.0 here",

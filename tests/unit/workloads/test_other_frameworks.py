@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from ai500.train import provenance
 from ai500.train.batch_order import augmentation_draws, rank_indices
-from ai500.workloads import image_arrays
+from ai500.workloads import image_arrays, language_model
 from ai500.workloads.image_classification import WORKLOAD
-from ai500.workloads.models import resnet, resnet_layers
+from ai500.workloads.models import resnet, resnet_layers, transformer_layers
+from ai500.workloads.models.transformer_layers import parameters
+from ai500.workloads.models.transformer_plan import SHAPES
 
 SEED = 2**62 + 7
 
@@ -27,6 +30,20 @@ def test_initial_weights_are_the_references(name: str) -> None:
     for key, value in weights.items():
         assert value.shape == expected[key].shape, key
         assert np.abs(value - expected[key]).max() < 2e-7, key
+
+
+@pytest.mark.parametrize("name", ["smoke", "workstation"])
+def test_initial_weights_of_the_language_model(name: str) -> None:
+    torch.manual_seed(SEED)
+    model = language_model.WORKLOAD.model(language_model.CLASSES[name])
+    weights = transformer_layers.initial_weights(SHAPES[name], seed=SEED)
+    expected = {key: value.detach().numpy() for key, value in model.named_parameters()}
+    assert list(weights) == list(expected)
+    for key, value in weights.items():
+        assert value.shape == expected[key].shape, key
+        assert np.abs(value - expected[key]).max() < 2e-7, key
+    kinds = {parameter.name: parameter.kind for parameter in parameters(SHAPES[name])}
+    assert kinds == {key: provenance.kind_of(model, key) for key in expected}
 
 
 def test_parameters_of_both_versions() -> None:

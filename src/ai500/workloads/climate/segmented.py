@@ -16,6 +16,7 @@ from ai500.data.climate.schema import PIXEL_CLASSES as PIXEL_CLASSES
 from ai500.data.climate.schema import mask_fields as mask_fields
 from ai500.data.generated import Generated
 from ai500.data.store import Arrays
+from ai500.records import ProblemClass
 from ai500.records.fields import Field
 from ai500.workloads.climate import recipe as recipes
 from ai500.workloads.climate.recipe import ClimateRecipe
@@ -51,6 +52,12 @@ class SegmentedClimate(Generated):
         # Many processes draw: on a GPU each would have a context of its own.
         frames, _, masks = draw(self.recipe, split, first, last, device="cpu")
         return {"images": frames, "masks": masks}
+
+
+def event_bytes(problem_class: ProblemClass) -> int:
+    """Return the bytes of a frame's predictions: one for each event and pixel."""
+    _, height, width = problem_class.input_shape
+    return len(EVENTS) * height * width
 
 
 SOURCES = {

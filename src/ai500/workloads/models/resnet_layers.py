@@ -34,6 +34,10 @@ Kind = Literal[
     "batch norm running_var",
     "dense weight",
     "dense bias",
+    "embedding weight",
+    "Positions weight",
+    "layer norm weight",
+    "layer norm bias",
 ]
 BUFFERS: tuple[Kind, ...] = ("batch norm running_mean", "batch norm running_var")
 """Kinds that the optimizer does not update."""

@@ -13,10 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ai500.workloads.models.transformer_plan import TransformerShape
+from ai500.workloads.models.transformer_plan import DEVIATION, TransformerShape
 
-DEVIATION = 0.02
-"""Standard deviation of GPT-2's initial weights."""
 # Without gradients logits are computed for a few samples at a time: those of 256 texts of GPT-2
 # would take 53 GB in FP32.
 EVALUATED_LOGITS = 1 << 28

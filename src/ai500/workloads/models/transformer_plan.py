@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ai500.records import ParallelPlan, Split
 
+DEVIATION = 0.02
+"""Standard deviation of GPT-2's initial weights."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerShape:
