@@ -44,7 +44,7 @@ def test_every_command_and_option_says_what_it_does(generate: ModuleType) -> Non
         first = (command.help or "").partition("\n")[0]
         assert first.endswith("."), f"{name}: its help begins with a sentence"
         assert len(first) <= 66, f"{name}: {first!r} is cut off in the list of commands"
-        assert f"{name} " in f"{shown}\n", f"{name}: no example"
+        assert re.search(rf"{name}\s", f"{shown}\n"), f"{name}: no example"
         for parameter in generate.parameters(command):
             assert parameter.help, f"{name} {parameter.opts[0]}: no help"
 

@@ -123,7 +123,7 @@ def test_plan_shows_cluster_and_scripts(
     assert command.wait() == 0, command.err
     shown = " ".join(command.out.split())
     assert "partition batch: 4 nodes of 2 CPUs and 0 accelerators" in shown
-    assert "Sys_scale 8 accelerators" in shown
+    assert "2 CPU slots of 8" in shown
     assert "#SBATCH --array=0-" in shown
 
     pairs = {"ensemble.size": 2, "parallel.degree": 2, "system.nodes": 4, "slurm.start": "gang"}

@@ -100,7 +100,7 @@ def sentences(data: SearchData) -> list[str]:
         f"The score is {flops(score.flops)}: the highest mean speed from the first batch to a time "
         f"of at least {human_seconds(figures.min_seconds)}, reached at "
         f"{human_seconds(figures.at_seconds)}. The best model's {score.quality_name} is "
-        f"{score.ensemble_quality:.4f} (at most {score.target_quality:g} is valid); the regulated "
+        f"{score.ensemble_quality:.4f} (target: at most {score.target_quality:g}); the regulated "
         f"score −ln(error) × FLOPS is {flops(figures.regulated_score)}.",
     ]
 

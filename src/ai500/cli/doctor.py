@@ -31,7 +31,7 @@ PACKAGES: tuple[tuple[str, Need, str, str], ...] = (
     ("pyarrow", "optional", "Parquet files", "pip install pyarrow"),
     ("pandas", "optional", "data frames of the Python API", "pip install pandas"),
     ("cryptography", "optional", "signing submissions", "pip install cryptography"),
-    ("simgrid", "optional", "ai500 project", "Debian: apt install python3-simgrid"),
+    ("simgrid", "optional", "ai500 project", "apt install python3-simgrid, on Debian"),
     ("jax", "optional", "--set framework.kind=jax", "pip install jax"),
     ("tensorflow", "optional", "--set framework.kind=tensorflow", "pip install tensorflow"),
     ("mindspore", "optional", "--set framework.kind=mindspore", "pip install mindspore"),
@@ -112,7 +112,7 @@ def _accelerator() -> Check:
     found = [f"{vendor}: {len(files)}" for vendor, files in devices.items() if files]
     return Check(
         "accelerator", "optional", bool(found),
-        ", ".join(found) or "none: CPU slots stand in for accelerators",
+        ", ".join(found) or "none, so slots of the CPU stand in",
         "run on a machine with a GPU whose driver is installed",
     )  # fmt: skip
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
@@ -48,6 +47,8 @@ def status(
 
 def _follow(folder: RunFolder) -> None:
     """Draw the members until no controller works on the run; in a log file print the totals."""
+    from rich.live import Live  # slow to import; without --follow nothing is drawn live
+
     live = Live(console=console, transient=True, auto_refresh=False)
     with live if console.is_terminal else contextlib.nullcontext():
         while folder.holder() is not None:

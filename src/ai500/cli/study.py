@@ -273,7 +273,7 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
             (
                 point.label,
                 f"VFLOPS {flops(point.vflops)}, FLOPS {flops(point.flops)}"
-                f"{'' if point.timing_valid else ' (speed not valid here)'}, "
+                f"{'' if point.timing_valid else ' (speed not meaningful here)'}, "
                 f"{point.score.quality_name} {point.ensemble_quality:.4f}",
             )
             for point in result.points

@@ -56,7 +56,7 @@ def rows(title: str, pairs: Sequence[Row], *, most: int | None = None) -> None:
     )
     for name, value, *source in [*pairs[:most], *more]:
         if source and source[0] and is_verbose():
-            value = f"{value} ({source[0]})"
+            value = f"{value} [{source[0]}]"
         table.add_row(Text("  " + shown(name)), Text(shown(value)))
     console.print(Text(shown(title), style="bold"))
     if console.is_terminal:

@@ -177,7 +177,7 @@ def test_quiet_and_verbose(ai500: Run, runs: Path) -> None:
     normal, verbose = ai500("score", runs / "valid")[1], ai500("score", runs / "valid", "-v")[1]
     assert normal.startswith("VALID RESULT: complete, and no rule is broken\nScore: ")
     assert "Eq. 7" not in normal
-    assert "(V3 Eq. 7)" in verbose
+    assert "[V3 Eq. 7]" in verbose
     assert ai500("score", runs / "valid")[1] == normal, "-v of another call has no effect"
     quiet = ai500("resume", runs / "valid", "-q")[1]
     assert "·" not in quiet
