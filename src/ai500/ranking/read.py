@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ai500.core.errors import AI500Error, InputError
+from ai500.core.errors import AI500Error
+from ai500.core.reading import open_regular
 from ai500.ranking import pages
 from ai500.ranking.entries import (
     Claim,
@@ -33,7 +34,7 @@ DIFFERENCES_SHOWN = 20
 def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     """Judge one file; any exception but a lack of memory is a reason to reject it."""
     try:
-        sha256 = _sha256(path)
+        sha256 = file_sha256(path)
         with manifest.open_submission(path, trusted_keys=trusted_keys) as submission:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
@@ -100,9 +101,7 @@ def differing_values(verification: Verification) -> Iterator[str]:
         yield f"{more:,} more values do not follow from the raw events"
 
 
-def _sha256(path: Path) -> str:
-    if path.exists() and not path.is_file():
-        # Reading a pipe would not end.
-        raise InputError("can't be read: it is not a regular file", path=path)
-    with path.open("rb") as file:
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file; a pipe or a device is an InputError."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
