@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import cast
 
 from ai500.core.errors import AI500Error
 from ai500.core.reading import open_regular
@@ -45,7 +47,8 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     except OSError as error:
         reason = f"can't be read: {error.strerror}"
     except AI500Error as error:
-        reason = printable(str(error))
+        # Where the list's own files are is of no interest to a reader.
+        reason = printable(str(error).replace(str(path), name))
     except Exception as error:  # an untrusted file must not prevent the list of all others
         reason = printable(f"can't be read: {type(error).__name__}: {error}")
     return Judged(rejected=Rejected(name, "", "", "", (reason,)))
@@ -104,4 +107,4 @@ def differing_values(verification: Verification) -> Iterator[str]:
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a regular file; a pipe or a device is an InputError."""
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
