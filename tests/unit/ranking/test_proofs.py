@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import html
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +17,46 @@ from ai500.submission.confirmations import confirmation_path, write_confirmation
 from tests.support.synthetic_list import TITLE, entry, ranked
 
 
-def confirmed(folder: Path, team: str, kind: Any, *, sha256: str, good: bool = True) -> Path:
-    """Keep a confirmation of a file with that digest, as `verify` writes it, in a team's folder."""
+def confirmed(folder: Path, team: str, kind: Any, *, file: bytes, good: bool = True) -> Path:
+    """Keep a confirmation of a file, as `verify` writes it, in a team's folder."""
     (folder / team).mkdir(parents=True, exist_ok=True)
     submission = folder / team / "one.ai500"
-    submission.write_bytes(b"one")
+    submission.write_bytes(file)
     path = write_confirmation(
         submission, kind, confirmed=good, statement="said in a sentence", details={}
     )
     assert path == confirmation_path(submission, kind)
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps(record | {"submission_sha256": sha256}))
     submission.unlink()
     return path
 
 
-ONE = ranked(entry(1, organization="First University"))
-SHA256 = ONE.claim.sha256
+FILE, OTHER_FILE = b"one", b"another"
+ENTRY = ranked(entry(1, organization="First University"))
+SHA256 = hashlib.sha256(FILE).hexdigest()
+ONE = dataclasses.replace(ENTRY, claim=dataclasses.replace(ENTRY.claim, sha256=SHA256))
 
 
 @pytest.mark.parametrize(
     ("checks", "proven"),
     [
         ([], "events"),
-        ([("Second Laboratory", "predictions", SHA256, True)], "events + predictions"),
-        ([("Second Laboratory", "rerun", SHA256, True)], "events + rerun"),
+        ([("Second Laboratory", "predictions", FILE, True)], "events + predictions"),
+        ([("Second Laboratory", "rerun", FILE, True)], "events + rerun"),
         (
-            [("Committee", "rerun", SHA256, True), ("Committee", "predictions", SHA256, True)],
+            [("Committee", "rerun", FILE, True), ("Committee", "predictions", FILE, True)],
             "events + predictions + rerun",
         ),
-        ([("Second Laboratory", "rerun", SHA256, False)], "events"),
-        ([("first university ", "rerun", SHA256, True)], "events"),
-        ([("Second Laboratory", "rerun", "0" * 64, True)], "events"),
+        ([("Second Laboratory", "rerun", FILE, False)], "events"),
+        ([("first university ", "rerun", FILE, True)], "events"),
+        ([("Second Laboratory", "rerun", OTHER_FILE, True)], "events"),
     ],
 )
 def test_a_confirmation_proves_what_its_team_may_say(
-    tmp_path: Path, checks: list[tuple[str, str, str, bool]], proven: str
+    tmp_path: Path, checks: list[tuple[str, str, bytes, bool]], proven: str
 ) -> None:
     (tmp_path / "kept").mkdir()
-    for team, kind, sha256, good in checks:
-        confirmed(tmp_path / "kept", team, kind, sha256=sha256, good=good)
+    for team, kind, file, good in checks:
+        confirmed(tmp_path / "kept", team, kind, file=file, good=good)
     built = build(
         [ONE], tmp_path / "site", title=TITLE, checks=load_confirmations(tmp_path / "kept")
     )
@@ -63,8 +64,8 @@ def test_a_confirmation_proves_what_its_team_may_say(
     page = html.unescape((tmp_path / "site" / "entries" / f"{ONE.entry.id}.html").read_text())
     for kind, (name, meaning) in MEANINGS.items():
         assert (f"<dt>{name}</dt>" in page and meaning in page) is (kind in proven.split(" + "))
-    for team, _, sha256, _ in checks:
-        assert (f"by {team} on" in page) is (sha256 == SHA256)
+    for team, _, file, _ in checks:
+        assert (f"by {team} on" in page) is (file == FILE)
 
 
 def test_the_page_about_the_list_says_what_each_proof_means(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_the_page_about_the_list_says_what_each_proof_means(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', "{"])
 def test_a_damaged_confirmation_is_an_error(tmp_path: Path, content: str) -> None:
-    path = confirmed(tmp_path, "Team", "rerun", sha256=SHA256)
+    path = confirmed(tmp_path, "Team", "rerun", file=FILE)
     path.write_text(content)
     with pytest.raises(AI500Error):
         load_confirmations(tmp_path)
