@@ -63,10 +63,10 @@ def parse_mllog(text: str) -> ScriptEvent | None:
         return schema.decode(
             ScriptEvent, {"event": "epoch", "epoch": _epoch(metadata), "samples": samples}
         )
-    if key == "eval_accuracy":
+    if key in ("eval_accuracy", "eval_error"):
         value = entry.get("value")
         if value is None:
-            raise SchemaError("value", "missing in eval_accuracy")
+            raise SchemaError("value", f"missing in {key}")
         return schema.decode(
             ScriptEvent, {"event": "quality", "epoch": _epoch(metadata), "quality": value}
         )

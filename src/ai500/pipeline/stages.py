@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -214,6 +214,37 @@ def run_trial(session: Session, number: int) -> list[str]:
     if not failed:
         remove_staged(tasks)
     return [_failure(session, number, member) for member in failed]
+
+
+def train_members(
+    run: RunFolder, chosen: Collection[tuple[int, int]], observer: Observer
+) -> list[str]:
+    """Train these members, (trial, member), and no others; return a text for each failure."""
+    failures: list[str] = []
+    with run.locked():
+        session = Session(
+            run=run,
+            config=configuration.load(run.config),
+            plan=run_folder.read(Plan, run.plan),
+            log=events.EventLog(run.events),
+            observer=observer,
+        )
+        session.log.emit("run_start", pid=os.getpid(), version=__version__)
+        for number in sorted({trial for trial, _ in chosen}):
+            seed = derive(session.plan.seed, Stream.TRIAL, number)
+            store = open_store(session)
+            begin_trial(session, number, seed=seed, store=store)
+            tasks = [
+                # Members that shared their process with others are alone here.
+                dataclasses.replace(task, process_members=())
+                for task in prepare_members(session, number, seed=seed, store=store)
+                if (number, task.member) in chosen
+            ]
+            failed = train(session, number, tasks=tasks)
+            failures += [_failure(session, number, member) for member in failed]
+            remove_staged(tasks)
+        session.log.emit("run_end")
+    return failures
 
 
 def _logged(session: Session, number: int) -> set[str]:

@@ -131,7 +131,7 @@ def test_export_writes_every_table(ai500: Run, runs: Path) -> None:
 @pytest.mark.parametrize("formats", [[], ["--csv", "--parquet"]])
 def test_one_format_is_exported_at_a_time(ai500: Run, runs: Path, formats: list[str]) -> None:
     code, _, err = ai500("export", runs / "valid", *formats)
-    assert (code, "Add --csv or --parquet." in err) == (2, True)
+    assert (code, "Add --csv, --parquet or --mllog." in err) == (2, True)
 
 
 def test_doctor_says_what_is_missing_and_how_to_get_it(
