@@ -30,8 +30,9 @@ MEANINGS: dict[str, tuple[str, str]] = {
     ),
     "rerun": (
         "rerun by another team (replicated)",
-        "The team named beside it, which is not the submitter, repeated the run with new seeds. "
-        "VFLOPS and quality agree within the margins (5 % of VFLOPS) by a test of equivalence.",
+        "The team named beside it, which is not the submitter, repeated the whole run with new "
+        "seeds, and VFLOPS and quality agree (margin 5 % of VFLOPS, test of equivalence); or it "
+        "repeated members that a seed chose after submission. The sentence beside it says which.",
     ),
 }
 """Kind of proof → its name on the list, and what it means."""

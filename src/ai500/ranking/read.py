@@ -63,8 +63,8 @@ def judge(submission: manifest.Submission, *, name: str, sha256: str) -> Ranked 
     if info is None:
         return Rejected(name, "", "", "", tuple(submission.problems))
     verification = recompute(submission)
-    reasons = [*verification.problems, *differing_values(verification)]
-    if verification.confirmed:
+    reasons = [*verification.problems, *differing_values(verification), *verification.broken]
+    if verification.valid:
         origin = Origin(name, sha256, submission.signed, submission.signature)
         try:
             with manifest.contradictions_as_errors(name):

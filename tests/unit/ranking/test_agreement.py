@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from ai500.ranking.read import judge_file
-from ai500.records import run_folder
-from ai500.records.findings import Judgement
 from ai500.submission import archive, packing
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.verify import recompute
@@ -90,10 +88,7 @@ def agree(files: list[dict[str, bytes]], seeds: range) -> int:
             path.write_bytes(forged(files[seed % 8 == 0], seed))
             with open_submission(path) as submission:
                 verification = recompute(submission)
-                valid = (
-                    verification.confirmed
-                    and not run_folder.read(Judgement, submission.run.judgement).violations
-                )
+                valid = verification.valid
             judged = judge_file(path, name="s.ai500", trusted_keys=None)
             assert (judged.ranked is not None) == valid, (seed, judged.rejected, verification)
             ranked += valid
