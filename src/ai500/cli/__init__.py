@@ -21,6 +21,9 @@ from ai500.core.atomic import explained
 from ai500.core.errors import AI500Error, InputError, RunCancelledError, RunDetachedError
 
 MISTAKES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+CIRCLE = "Symlink loop"  # from Path.resolve in Python 3.11 and 3.12
+NO_THREAD = "can't start new thread"  # CPython's only sign of a limit on processes (`ulimit -u`)
+
 app = typer.Typer(
     name="ai500",
     cls=CommandGroup,
@@ -68,15 +71,15 @@ def main() -> None:
         discard_buffer(sys.stdout)
         print("error: the reader of the output has closed the pipe", file=sys.stderr)
         sys.exit(1)
-    except RuntimeError as error:
-        if not str(error).startswith(
-            "Symlink loop"
-        ):  # as Path.resolve says in Python 3.11 and 3.12
-            raise
-        _print_error(f"error: {error}: its links lead in a circle.")
-        sys.exit(InputError.exit_code)
     except OSError as error:
         sys.exit(_report_system_error(error))
+    except RuntimeError as error:
+        if str(error).startswith(CIRCLE):
+            _print_error(f"error: {error}: its links lead in a circle.")
+            sys.exit(InputError.exit_code)
+        if str(error) != NO_THREAD:
+            raise
+        sys.exit(_report_system_error(OSError(errno.EAGAIN, str(error))))
 
 
 def _report_system_error(error: OSError) -> int:
