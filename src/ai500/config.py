@@ -405,6 +405,11 @@ class SlurmConfig:
     time_limit: str | None = option(None, "time limit of a job: 2:00:00, 1-12:00:00")
     constraint: str | None = option(None, "features the nodes must have, e.g. a100&nvlink")
     exclusive: bool = option(False, "do not share nodes with other jobs")
+    exclude: str | None = option(None, "nodes to leave out, in Slurm's notation: n[3-5],n9")
+    memory: str | None = option(
+        None, "memory per accelerator (or CPU slot): 32G, 500M; default: the site's, else a share"
+    )
+    gpu_type: str | None = option(None, "type of GPU to request, as GRES names it: a100")
     reservation: str | None = option(None, "reservation to use")
     sbatch: tuple[str, ...] = option((), "additional options of sbatch, e.g. --mail-type=END")
     srun: tuple[str, ...] = option((), "additional options of srun, e.g. --network=…")
@@ -499,6 +504,31 @@ def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -
         ) from error
     _check_names(config)
     return config
+
+
+SITE_OPTIONS = frozenset(
+    {
+        "scheduler.max_retries", "scheduler.poll_seconds", "scheduler.patience_minutes",
+        "slurm.partition", "slurm.account", "slurm.qos", "slurm.time_limit", "slurm.constraint",
+        "slurm.reservation", "slurm.exclude", "slurm.memory", "slurm.gpu_type", "slurm.python",
+        "slurm.sbatch", "slurm.srun", "slurm.setup", "slurm.cpu_bind",
+        "slurm.checkpoint_signal_seconds", "slurm.barrier_seconds",
+    }
+)  # fmt: skip
+"""Options that a resumed run may change: where and how its jobs run, not what they train."""
+
+
+def changed_site_options(path: Path, overrides: dict[str, Any]) -> Config:
+    """Load a run's configuration with other site options; refuse every other option."""
+    for key, value in overrides.items():
+        if key not in SITE_OPTIONS:
+            raise setting_error(
+                key,
+                value,
+                "fixed when the run was planned.",
+                f"Start a new run; `resume --set` changes {', '.join(sorted(SITE_OPTIONS))}.",
+            )
+    return load(path, overrides=overrides)
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -27,9 +27,17 @@ SHAPES = {
     "one epoch": Shape(members=8, slots=4, members_per_accelerator=2, epochs=1),
     "many members": Shape(members=200, nodes=200, slots=2, degree=2),
 }
+RARE = ("one trial", "one epoch")
+"""Shapes that are tested by `make test-long`."""
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=lambda name: name.replace(" ", "-"))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.long] if name in RARE else []) for name in SHAPES
+    ],
+    ids=lambda name: name.replace(" ", "-"),
+)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("reports") / "run", SHAPES[request.param])
 

@@ -11,6 +11,8 @@ import pytest
 
 from ai500.core.errors import JobError
 from ai500.jobs.schedulers import slurm
+from ai500.jobs.schedulers.slurm_conflicts import conflicts
+from ai500.jobs.trial_jobs import preview, refusal
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import queue, until
 from tests.support.slurm.sleepers import released, sleeping_ensemble
@@ -69,6 +71,39 @@ def test_an_sbatch_that_leaves_no_job_names_resume_and_cancel(
     assert f"ai500 resume {ensemble.run.path}" in caught.value.remedy
     assert f"ai500 cancel {ensemble.run.path}" in caught.value.remedy
     assert queue(here) == []
+
+
+def test_without_a_default_members_share_their_node_s_memory(
+    make_cluster: Callable[..., Cluster], shared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task would take all the memory of its node, and the others would wait."""
+    greedy = make_cluster(nodes=1, cpus=4, extra_conf=["DefMemPerCPU=0"])
+    monkeypatch.setenv("SLURM_CONF", greedy.environment["SLURM_CONF"])
+    settings = {"system.accelerators_per_node": 4}
+    ensemble = sleeping_ensemble(shared_folder, python=sys.executable, members=4, **settings)
+    assert list(conflicts(ensemble.config, ensemble.plan)) == []
+    with released(ensemble):
+        until("four at once", lambda: len(ensemble.events("first_batch")) == 4, timeout=60)
+        shown = greedy.run("squeue", "--noheader", "--array", "--format=%m")
+        assert set(shown.split()) == {"4000M"}
+    assert ensemble.wait() == []
+
+
+def test_what_cannot_run_as_planned_is_what_slurm_refuses(
+    here: Cluster, shared_folder: Path
+) -> None:
+    settings = {"slurm.memory": "20G"}
+    ensemble = sleeping_ensemble(shared_folder, python=sys.executable, **settings)
+    (problem,) = conflicts(ensemble.config, ensemble.plan)
+    assert "0 of 2 jobs fit on a node" in problem
+    assert "Set slurm.memory to at most '8000M'" in problem
+    scripts = preview(ensemble.run, ensemble.config, ensemble.plan)
+    (refused,) = refusal(ensemble.plan, scripts)
+    assert "Requested node configuration is not available" in refused
+    assert queue(here) == []
+    fits = scripts[0][1].replace("--mem=20480M", "--mem=8000M")
+    assert fits != scripts[0][1]
+    assert refusal(ensemble.plan, [("fits", fits)]) == []
 
 
 def test_a_limit_on_jobs_is_met_by_portions(

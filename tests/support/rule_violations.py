@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ai500.core.clocks import host_of
 from ai500.core.randomness import Stream, derive
+from ai500.inventory.description import Accelerator, NodeDescription
 from ai500.operations.shipped import shipped_model
 from ai500.records import FrameworkChoice
-from ai500.rules.evidence import Evidence
+from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
 from ai500.rules.facts import shorten
 from ai500.workloads.protocol import load_workload
 
@@ -91,6 +93,13 @@ def trained(name: str, value: Any) -> Change:
         return recorded("hyperparameters", name, value=value)(plan(hyperparameters=hyper)(evidence))
 
     return change
+
+
+def computed_in(precision: str) -> Change:
+    """Compute in another precision, as planned."""
+    return lambda e: recorded("numerics", "precision", value=precision)(
+        trained("precision", precision)(e)
+    )
 
 
 def plan_hyper(**changes: Any) -> Change:
@@ -193,6 +202,118 @@ def one_incomplete(evidence: Evidence) -> Evidence:
     return replace(evidence, score=replace(evidence.score, trials=trials))
 
 
+def trials(**changes: Any) -> Change:
+    """Change a field of every trial's evidence."""
+    return lambda e: replace(e, trials=[replace(trial, **changes) for trial in e.trials])
+
+
+def described(change: Callable[[NodeDescription], NodeDescription]) -> Change:
+    """Change every node's description of itself."""
+
+    def changed(evidence: Evidence) -> Evidence:
+        return replace(
+            evidence,
+            trials=[
+                replace(trial, nodes=[(member, change(node)) for member, node in trial.nodes])
+                for trial in evidence.trials
+            ],
+        )
+
+    return changed
+
+
+def after_training(seconds: float) -> Change:
+    """Move the state after training."""
+
+    def change(node: NodeDescription) -> NodeDescription:
+        assert node.after is not None
+        return replace(node, after=replace(node.after, wall=node.after.wall + seconds))
+
+    return described(change)
+
+
+def on_accelerators(name: str, count: int, described_count: int) -> Change:
+    """Run on accelerators of a name, of which the node describes a number."""
+
+    def change(evidence: Evidence) -> Evidence:
+        devices = tuple(
+            Accelerator(index, name, f"GPU-{index}") for index in range(described_count)
+        )
+        evidence = described(lambda node: replace(node, accelerators=devices))(evidence)
+        evidence = records(device="cuda:0", device_name=name)(evidence)
+        return replace(evidence, plan=replace(evidence.plan, device="cuda", system_scale=count))
+
+    return change
+
+
+def faster(factor: float, *, kinds: frozenset[str] = frozenset()) -> Change:
+    """Shorten the times of members from their first batches on: of some events, or of all."""
+
+    def change(evidence: Evidence) -> Evidence:
+        starts: dict[Any, Any] = {}
+        changed = []
+        for event in evidence.events:
+            member = (event.get("trial"), event.get("member"))
+            if event["event"] == "first_batch":
+                starts[member] = event
+            if member in starts and (not kinds or event["event"] in kinds):
+                start = starts[member]
+                event = event | {
+                    clock: start[clock] + factor * (event[clock] - start[clock])
+                    for clock in ("monotonic", "wall")
+                }
+            changed.append(event)
+        return replace(evidence, events=changed)
+
+    return change
+
+
+def late_first_batch(share: float) -> Change:
+    """Move each member's first batch towards the end of its first epoch."""
+
+    def change(evidence: Evidence) -> Evidence:
+        ends = {
+            (e.get("trial"), e.get("member")): e
+            for e in evidence.events
+            if e["event"] == "epoch" and e["epoch"] == 1
+        }
+        changed = []
+        for event in evidence.events:
+            if event["event"] == "first_batch":
+                end = ends[event["trial"], event["member"]]
+                moved = {
+                    clock: end[clock] - share * (end[clock] - event[clock])
+                    for clock in ("monotonic", "wall")
+                }
+                event = event | moved
+            changed.append(event)
+        return replace(evidence, events=changed)
+
+    return change
+
+
+def clock_event(**fields: Any) -> Change:
+    """Add a measurement of the clock's offset."""
+    measured = {"offset_seconds": 0.0, "uncertainty_seconds": 1e-3, "reference": "host"}
+    return added_event("clock", **(measured | fields))
+
+
+def copied_losses(evidence: Evidence) -> Evidence:
+    """Give member 0 of trial 2 the losses of member 0 of trial 1."""
+    losses = {
+        e["epoch"]: e["loss"]
+        for e in evidence.events
+        if e["event"] == "epoch" and (e["trial"], e["member"]) == (1, 0)
+    }
+    changed = [
+        e | {"loss": losses[e["epoch"]]}
+        if e["event"] == "epoch" and (e["trial"], e["member"]) == (2, 0)
+        else e
+        for e in evidence.events
+    ]
+    return replace(evidence, events=changed)
+
+
 @dataclass(frozen=True)
 class Violation:
     """Change that breaks a rule, and the rule's first finding on it."""
@@ -263,7 +384,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "window in order": Violation(
         events("end", monotonic=0.0), mentions=("'end'", "'quality'"),
-        also=frozenset({"clocks agree", "distinct trials"}),
+        also=frozenset({"clocks agree", "distinct trials", "window as controlled"}),
     ),
     "registered class": Violation(
         defined(required_runs=100), "100", "3", mentions=("required runs",)
@@ -291,8 +412,48 @@ VIOLATIONS: dict[str, Violation] = {
     "distinct trials": Violation(
         records(weights_sha256="0" * 64), mentions=("member 1 of trial 1", "member 0 of trial 1")
     ),
-    "clocks agree": Violation(events("first_batch", wall=0.0), mentions=("trial 1, member 0",)),
+    "clocks agree": Violation(
+        events("first_batch", wall=0.0), mentions=("trial 1, member 0",),
+        also=frozenset({"window as described"}),
+    ),
     "clocks compared": Violation(score(clock_uncertainty_seconds=None), mentions=("trial 1",)),
+    "possible rate": Violation(
+        score(flops=8.001e12), "8.001 TFLOPS", "at most 4 TFLOPS", mentions=("fp32", "trial 1")
+    ),
+    "under submitted ceilings": Violation(
+        lambda e: replace(e, ceilings=Ceilings("CPU", "core", {"fp32": 1e9})),
+        "311.1 GFLOPS", "at most 3 GFLOPS", mentions=("2 × CPU",)
+    ),
+    "least step time": Violation(
+        faster(1e-5), None, "at least 1.26 ms", mentions=("member 0 of trial 1", "63 steps"),
+        also=frozenset({"no copied members"}),
+    ),
+    "whole first epoch": Violation(late_first_batch(0.01), mentions=("member 0 of trial 1",)),
+    "window as controlled": Violation(
+        events("aggregate", monotonic=0.0, wall=0.0), mentions=("trial 1", "'first_batch'")
+    ),
+    "one boot of an attempt": Violation(
+        events("end", boot="11111111-1111-1111-1111-111111111111"),
+        mentions=("member 0 of trial 1", "2 boots"),
+    ),
+    "steady clocks": Violation(clock_event(offset_seconds=9.0), mentions=("trial 1", "host host")),
+    "window as described": Violation(
+        after_training(600.0), mentions=("trial 1", "member 0", "9 min 58 s")
+    ),
+    "window as metered": Violation(
+        lambda e: trials(meter_spans=[MeterSpan(host_of(e.events[0]), 0, 1e9)])(e),
+        mentions=("trial 1", "member 0"),
+    ),
+    "plausible power": Violation(
+        score(watts=1e-6, power_coverage="accelerators"), "1e-06 W", "at least 1 W"
+    ),
+    "no copied members": Violation(
+        copied_losses, mentions=("member 0 of trial 2", "losses of member 0 of trial 1", "11 of 11")
+    ),
+    "accelerators as described": Violation(
+        described(lambda n: replace(n, processors=replace(n.processors, model="Slow CPU"))),
+        "Synthetic CPU", "Slow CPU",
+    ),
     "start skew": Violation(
         score(start_skew_seconds=0.5, seconds=1.0), mentions=("trial 1", "500 ms", "1.0 s")
     ),
@@ -365,8 +526,8 @@ VIOLATIONS: dict[str, Violation] = {
         mentions=("gossip",), also=frozenset({"chosen communication"}),
     ),
     "same framework": Violation(recorded("framework", "name", value="paddle"), "paddle", "pytorch"),
-    "chosen precision": Violation(recorded("numerics", "precision", value="fp16"), "fp16", "fp32"),
-    "allowed precision": Violation(recorded("numerics", "precision", value="fp4"), "fp4", "fp32"),
+    "chosen precision": Violation(computed_in("fp16"), "fp16", "fp32"),
+    "allowed precision": Violation(computed_in("fp4"), "fp4", "fp32"),
     "chosen communication": Violation(
         recorded("parallel", "communication", value=TORUS), "torus_2d", "all_reduce"
     ),

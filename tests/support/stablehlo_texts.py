@@ -5,6 +5,7 @@ python tests/support/stablehlo_texts.py
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import partial
 from pathlib import Path
@@ -219,6 +220,23 @@ def write_other_forms(function, *arguments) -> None:
     (FOLDER / "block_generic.mlir").write_text(generic, encoding="utf-8")
 
 
+def write_language_model() -> None:
+    """Write the forward pass of JAX's language model, class `smoke`."""
+    source = FOLDER.parents[3] / "src/ai500/frameworks/start_worker.py"
+    spec = importlib.util.spec_from_file_location("start_worker", source)
+    start_worker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(start_worker)
+    start_worker.import_ai500()
+    from ai500.frameworks.jax_transformer import log_probabilities
+    from ai500.workloads.models.transformer_layers import parameters
+    from ai500.workloads.models.transformer_plan import SHAPES
+
+    smoke = SHAPES["smoke"]
+    weights = {parameter.name: f32(*parameter.shape) for parameter in parameters(smoke)}
+    forward = partial(log_probabilities, smoke, compute=jnp.float32)
+    write("language_model", forward, weights, i32(BATCH, smoke.context + 1))
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for version, name in (("v1", "resnet50-v1"), ("v1.5", "resnet50")):
@@ -234,4 +252,5 @@ if __name__ == "__main__":
     write("layers", layers, [f32(8, 8)] * 3, f32(BATCH, 8))
     write("recomputed_step", recomputed, [f32(8, 8)] * 3, f32(BATCH, 8))
     write("loops", loops, f32(4, 8, 8), i32(), f32(3, 8))
+    write_language_model()
     write("spectral", spectral, shape((5, 5), jnp.complex64), f32(BATCH, 12, 8))

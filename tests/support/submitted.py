@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ai500 import config as configuration
-from ai500.bagging.program import ENSEMBLE
 from ai500.bagging.tasks import member_tasks
 from ai500.core import events
 from ai500.core.randomness import Stream, derive
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import program_of
 from ai500.records import BootstrapRecord, Placement, Plan, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing
@@ -77,7 +77,7 @@ def with_members_logs(run: RunFolder) -> RunFolder:
         run_folder.write(trial.trial, TrialRecord(number, seed, placements[0].store_sha256))
         for task in member_tasks(
             run, plan, trial=number, seed=seed, bootstraps=bootstraps, placements=placements,
-            config=config, entry_point=ENSEMBLE.entry_point,
+            config=config, entry_point=program_of(plan).entry_point,
         ):  # fmt: skip
             run_folder.write(trial.member(task.member).task, task)
             trial.member(task.member).log.write_bytes(b"\x1b[1mtraining\x1b[0m \xff\n")

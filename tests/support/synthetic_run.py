@@ -18,6 +18,7 @@ from ai500.bagging.program import score_trial
 from ai500.core import editions, events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import Checkout
+from ai500.inventory.description import NodeDescription, Processors, Software, State
 from ai500.metrics.trials import mean_of_trials
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
@@ -77,6 +78,8 @@ CLASS = ProblemClass(
 """Numbers of its own, so that a class may change without a test that is not about it."""
 EPOCH_SECONDS = 2.0
 START_UP_SECONDS = 3.0
+# A machine of the future, fast enough for the largest class in a few seconds.
+CORE_FLOPS = 1e12
 BOOT = "00000000-0000-0000-0000-000000000000"
 BEGAN = 1_790_000_000.0
 
@@ -106,6 +109,8 @@ class Shape:
     edition: str = editions.CURRENT
     seed: int | None = None
     """Seed of one's own; None: the edition's."""
+    cores: int = 2
+    """Cores of each node."""
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -139,7 +144,9 @@ def official_shape(
     model = shipped_model(workload, name)
     assert counted is not None
     assert model is not None
+    epoch = definition.ensemble_size * definition.train_samples * counted.per_image
     return Shape(
+        cores=max(2, math.ceil(epoch / EPOCH_SECONDS / CORE_FLOPS)),
         workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
@@ -160,11 +167,31 @@ def make_system(shape: Shape) -> System:
         kernel="6.0",
         python="3.11.0",
         cpu="Synthetic CPU",
-        cores=2,
+        cores=shape.cores,
         memory_bytes=None,
         accelerator=None,
         accelerators=(),
         libraries={"torch": None},
+    )
+
+
+def describe_node(
+    hostname: str, *, before: float, after: float | None, cores: int = 2
+) -> NodeDescription:
+    """Describe a small node without accelerators as its worker does."""
+    return NodeDescription(
+        hostname=hostname,
+        machine=None,
+        virtual=None,
+        processors=Processors(model="Synthetic CPU", cores=cores, threads=cores),
+        memory_bytes=None,
+        accelerators=(),
+        accelerator_links=(),
+        disks=(),
+        interfaces=(),
+        software=Software(),
+        before=State(before),
+        after=None if after is None else State(after),
     )
 
 
@@ -231,9 +258,9 @@ def _evaluated(plan: Plan, shape: Shape) -> list[int]:
     return [epoch for epoch in epochs if epoch % every == 0 or epoch == shape.epochs]
 
 
-def loss(member: int, epoch: int) -> float:
+def loss(member: int, epoch: int, trial: int = 1) -> float:
     """A falling curve."""
-    return 2.3 * math.exp(-epoch / 4) + 0.1 + 0.03 * math.sin(member)
+    return 2.3 * math.exp(-epoch / 4) + 0.1 + 0.03 * math.sin(member) + 1e-6 * (trial - 1)
 
 
 def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
@@ -246,7 +273,16 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     for placement in plan.mapping:
         wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
         start = began + placement.wave * wave_seconds + 0.01 * placement.member / shape.members
-        recorded += _member_events(shape, plan, trial=trial, member=placement.member, start=start)
+        member = placement.member
+        written = _member_events(shape, plan, trial=trial, member=member, start=start)
+        recorded += written
+        run_folder.write(
+            folder.node_description(shape.host, member),
+            describe_node(
+                shape.host, before=start, cores=shape.cores,
+                after=None if member in shape.failed else written[-1]["wall"],
+            ),
+        )  # fmt: skip
     qualities = [quality(m, shape.epochs, trial) for m in finished]
     result = EnsembleResult(
         complete=not shape.failed,
@@ -270,7 +306,12 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     run_folder.write(
         folder.jobs,
         [
-            JobRecord(m, f"job-{m}", 1, "failed" if m in shape.failed else "done")
+            JobRecord(
+                m,
+                f"job-{m}-{1 + (m in shape.resumed)}",
+                1 + (m in shape.resumed),
+                "failed" if m in shape.failed else "done",
+            )
             for m in range(shape.members)
         ],
     )
@@ -303,9 +344,10 @@ def _member_events(
     record("first_batch", optimizer_sha256="0" * 64)
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
-        now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member))
+        now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member)) + 1e-5 * (trial - 1) * epoch
         record("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
-             loss=loss(member, epoch), learning_rate=0.1, optimizer_sha256="0" * 64)  # fmt: skip
+             loss=loss(member, epoch, trial), learning_rate=0.1,
+             optimizer_sha256="0" * 64)  # fmt: skip
         if epoch in _evaluated(plan, shape):
             record("quality", epoch=epoch, quality=quality(member, epoch, trial),
                  images=plan.definition.validation_samples)  # fmt: skip

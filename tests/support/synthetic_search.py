@@ -37,7 +37,13 @@ from ai500.workloads.models.architecture import (
     initial_architecture,
 )
 from ai500.workloads.protocol import load_workload
-from tests.support.synthetic_run import Shape, make_plan, make_system, what_ran
+from tests.support.synthetic_run import (
+    Shape,
+    describe_node,
+    make_plan,
+    make_system,
+    what_ran,
+)
 
 INPUT = (3, 24, 24)
 START = initial_architecture(InitialNetwork("basic", (1, 1), 8), classes=10)
@@ -221,6 +227,10 @@ def _write_trial(run: RunFolder, shape: SearchShape, like: Shape, plan: Plan, tr
             about["attempt"] = 2
             recorded.append(_event("resumed", later[0][0], **about))
         recorded.append(_event("end", end, **about))
+        run_folder.write(
+            folder.node_description("host", worker),
+            describe_node("host", before=BEGAN + start, after=BEGAN + end, cores=like.cores),
+        )
         run_folder.write(folder.member(worker).record, _record(plan, like, worker, trial, lines))
     if shape.spoiled:
         with folder.member(0).history.open("a", encoding="utf-8") as file:

@@ -181,6 +181,7 @@ def test_control_c_and_resume(tiny_store: Path, start: Start, tmp_path: Path) ->
     assert any(e["event"] == "history_unreadable" for e in events.read(folder.events))
 
 
+@pytest.mark.long
 def test_finish_ends_a_search_with_a_score(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = start("run", "--out", run, *settings(tiny_store, seconds=3600, workers=2))

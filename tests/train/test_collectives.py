@@ -17,7 +17,7 @@ from tests.support.commands import Start
 SIZES = (
     1,
     2,
-    3,
+    pytest.param(3, marks=pytest.mark.long),
     pytest.param(4, marks=pytest.mark.long),
     pytest.param(6, marks=pytest.mark.long),
     pytest.param(8, marks=pytest.mark.long),

@@ -68,6 +68,7 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.long
 def test_damaged_checkpoints_end_with_the_same_weights(
     stopped: Path, undisturbed: Path, start: Start
 ) -> None:

@@ -83,6 +83,7 @@ def undisturbed(
     return folder / "run"
 
 
+@pytest.mark.long
 def test_members_killed_at_random_moments_end_with_the_same_weights(
     shape: tuple[int, int], undisturbed: Path, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:

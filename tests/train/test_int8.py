@@ -20,6 +20,7 @@ def run(start: Start, folder: Path, *settings: str) -> float:
     return float(json.loads((folder / "score.json").read_text())["ensemble_quality"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_a_member_trains_in_int8_and_says_so(
     start: Start, tiny_store: Path, tmp_path: Path

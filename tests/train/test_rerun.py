@@ -9,6 +9,8 @@ import pytest
 
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.submission.confirmations import read_confirmation
+from ai500.submission.member_rerun import FILE_NAME, ChosenMembers
 from tests.support.commands import Start, wait_for
 from tests.support.submitted import OPTIONS, packed, small_run
 
@@ -103,3 +105,36 @@ def test_smoke_from_run_to_replication(start: Start, tmp_path: Path) -> None:
     print(f"\n{judged['verdict']}: {json.dumps(judged['comparisons'], indent=1)}")
     assert quality["verdict"] != "differs" or abs(quality["difference"]) < 0.03
     assert judged["other_system"] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_members_drawn_after_submission_are_repeated(
+    finished_run: Path, tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    """Two of the real run's four members train again, and no others."""
+    path, out = packed(RunFolder(finished_run), tmp_path / "s.ai500"), tmp_path / "again"
+    words = ("verify", path, "--rerun", "--members", "2", "--out", out, "--data", tiny_store)
+    first = start(*words, "--json")
+    first.wait()
+    printed = json.loads(first.out)
+    judged = printed["replication"]
+    recorded = run_folder.read(ChosenMembers, out / FILE_NAME)
+    chosen = {tuple(pair) for pair in judged["chosen"]["members"]}
+    assert chosen == set(recorded.members)
+    trained = {
+        (int(file.parents[2].name), int(file.parent.name))
+        for file in out.glob("trials/*/members/*/record.json")
+    }
+    assert trained == chosen
+    speed, quality = judged["comparisons"]
+    assert [len(figure["repeated"]) for figure in (speed, quality)] == [2, 2]
+    # The same seed, bootstrap and machine give the same member.
+    assert quality["repeated"] == pytest.approx(quality["claimed"])
+    record = read_confirmation(path, "rerun")
+    assert record is not None and str(recorded.seed) in record.statement
+    again = start(*words, "--json")
+    again.wait()
+    assert json.loads(again.out)["replication"]["chosen"] == judged["chosen"]
+    other = start("verify", path, "--rerun", "--members", "3", "--out", out, "--data", tiny_store)
+    assert (other.wait(), "other members" in other.err) == (2, True)

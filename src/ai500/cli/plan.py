@@ -19,7 +19,7 @@ from ai500.core.atomic import write_text
 from ai500.core.editions import edition_seed
 from ai500.core.errors import InputError
 from ai500.core.units import human_bytes, human_seconds, human_si, ranges
-from ai500.jobs.trial_jobs import preview
+from ai500.jobs.trial_jobs import conflicts, preview, refusal
 from ai500.parallel.sharing import describe_sharing
 from ai500.pipeline import prospects
 from ai500.pipeline import stages as pipeline
@@ -79,17 +79,21 @@ def plan(
         made = projected_time(made, measured, network)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
+    problems = [*conflicts(config, made), *refusal(made, scripts)]
     uses = disk_use(config, made, folder.path)
     if as_json:
         more = {
             "scripts": dict(scripts),
             "obstacles": schema.encode(prospects.obstacles(made)),
             "disk": uses,
+            "conflicts": problems,
         }
         print_json({**schema.encode(made), **more})
         return
     show_prospects(made)
     show_plan(made)
+    if problems:
+        rows("Cannot run as planned", [(str(n), text) for n, text in enumerate(problems, 1)])
     rows("Disk of the run", [(use.content, _disk(use)) for use in uses])
     for sentence in lacking(uses):
         console.print(f"warning: {sentence}", markup=False)

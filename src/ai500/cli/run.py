@@ -7,11 +7,14 @@ import signal
 import socket
 import time
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
+from ai500 import config as configuration
 from ai500.automl.finish_request import request_finish, require_least_time
 from ai500.cli.arguments import AsJson, ReadRunPath, RunPath
 from ai500.cli.newest import chosen_run
@@ -69,17 +72,36 @@ def run(
     _execute(folder, as_json=as_json, detach=detach)
 
 
-def resume(path: RunPath, detach: Detach = False, as_json: AsJson = False) -> None:
+def resume(
+    path: RunPath,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a site option, e.g. slurm.partition=long."
+        ),
+    ] = None,
+    detach: Detach = False,
+    as_json: AsJson = False,
+) -> None:
     """Resume a run that was stopped or failed.
 
-    Finished work is not repeated; jobs that are still queued or running are followed.
+    Finished work is not repeated; jobs that are still queued or running are followed. --set changes
+    where jobs run that are submitted from now on (partition, memory, interpreter, …), and is
+    recorded; what is trained cannot change.
 
     Example: ai500 resume runs/first
     """
-    _execute(RunFolder.open(path), as_json=as_json, detach=detach)
+    overrides = dict(configuration.parse_assignment(text) for text in assignments or ())
+    _execute(RunFolder.open(path), as_json=as_json, detach=detach, overrides=overrides)
 
 
-def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
+def _execute(
+    folder: RunFolder,
+    *,
+    as_json: bool,
+    detach: bool,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     # SIGTERM and Ctrl-C stop the members, which write checkpoints. A closed terminal does the same
     # to local jobs; jobs of a cluster keep running.
     signal.signal(signal.SIGTERM, as_interrupt)
@@ -90,7 +112,7 @@ def _execute(folder: RunFolder, *, as_json: bool, detach: bool) -> None:
         with Terminal(quiet=as_json, plan=plan) as terminal:
             if not (as_json or is_quiet()):
                 console.print(f"run folder {folder.path}", soft_wrap=True, markup=False)
-            result = pipeline.execute(folder, terminal, detach=detach)
+            result = pipeline.execute(folder, terminal, detach=detach, overrides=overrides)
         _print_score(folder, result, as_json=as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -16,7 +16,7 @@ from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
 from ai500.config import Config
 from ai500.core import schema
-from ai500.core.errors import InputError, RunCancelledError, RunFolderError
+from ai500.core.errors import InputError, JobError, RunCancelledError, RunFolderError
 from ai500.core.reading import read_text
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
@@ -25,11 +25,14 @@ from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops
 from ai500.rules.layers import Level
-from ai500.submission import packing, replication, signing
+from ai500.submission import member_rerun, packing, replication, signing
+from ai500.submission.confirmations import write_confirmation
 from ai500.submission.description import SubmitOptions
 from ai500.submission.manifest import Submission, contradictions_as_errors, open_submission
+from ai500.submission.member_rerun import MemberReplication
+from ai500.submission.predictions import PredictionCheck, check_predictions, class_store
 from ai500.submission.replication import Comparison, Replication
-from ai500.submission.rerun import rerun_config, system_differences
+from ai500.submission.rerun import members_config, rerun_config, system_differences
 from ai500.submission.verify import TOLERANCE, Verification, recompute
 from ai500.workloads.protocol import class_workload
 
@@ -133,6 +136,12 @@ def verify(
     runs: Annotated[
         int | None, typer.Option("--runs", min=2, help="Trials. Default: the minimum of the class.")
     ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            "--members", min=1, help="Repeat this many members, drawn now, instead of all trials."
+        ),
+    ] = None,
     margin: Annotated[
         float, typer.Option("--margin", help="Largest relative difference of equal results.")
     ] = replication.MARGIN,
@@ -140,13 +149,21 @@ def verify(
         Path | None,
         typer.Option("--config", "-c", help="[scheduler], [slurm], [data] … of this system."),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions", help="Run folder with the members' predictions, which are checked."
+        ),
+    ] = None,
     *,
     selected: ConfigOptions,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a submission's score from its raw events.
 
-    With --rerun, repeat the run on this system and compare the results.
+    With --rerun, repeat the run on this system and compare the results. With
+    --predictions, compute the qualities again from the members' predictions. Both
+    write a record beside FILE, which the list reads.
 
     Example: ai500 verify mine.ai500 --rerun --out runs/again
     """
@@ -154,10 +171,15 @@ def verify(
         raise InputError(
             "--rerun needs --out FOLDER for the new run, and --out needs --rerun.", key="--out"
         )
-    if not rerun and (runs or config or selected.overrides()):
+    others = selected.overrides().keys() - ({"data.path"} if predictions else set())
+    if not rerun and (runs or config or others):
         raise InputError(
-            "--runs, --config, --data, --scheduler and --set need --rerun.", key="--rerun"
+            "--runs, --config, --scheduler and --set need --rerun; --data needs it or "
+            "--predictions.",
+            key="--rerun",
         )
+    if members is not None and (not rerun or runs is not None):
+        raise InputError("--members needs --rerun, and no --runs.", key="--members", value=members)
     replication.check_margin(margin)
     with open_submission(path, trusted_keys=trusted_keys) as submission:
         submission.require_submission()
@@ -165,45 +187,133 @@ def verify(
         summary = {
             "submission": str(path),
             "confirmed": result.confirmed,
+            "valid": result.valid,
             "signature": submission.signature,
             **schema.encode(result),
         }
         if not as_json:
             _show_verification(submission, result)
-        good = result.confirmed
-        if out is not None and result.score is not None and good:
+        good = result.valid
+        if predictions is not None and result.confirmed:
+            checked = _check_predictions(
+                submission, predictions, selected.overrides(), quiet=as_json
+            )
+            summary["predictions"] = checked
+            good = good and checked.confirmed
+        if out is not None and members is not None and result.confirmed:
+            repeated_members = _repeat_members(
+                submission, out, members, local=config, overrides=selected.overrides(),
+                margin=margin, quiet=as_json,
+            )  # fmt: skip
+            summary["replication"] = repeated_members
+            good = good and repeated_members.verdict == "replicated"
+        elif out is not None and result.score is not None and result.confirmed:
             overrides = selected.overrides()
             with contradictions_as_errors(path.name):
                 repetition = rerun_config(submission, local=config, runs=runs, overrides=overrides)
             repeated = _repeat(repetition, out, quiet=as_json)
             judged = _judge(submission, result.score, repeated, RunFolder(out), margin=margin)
             summary["replication"] = judged
+            write_confirmation(
+                path, "rerun", confirmed=judged.verdict == "replicated",
+                statement=f"rerun: {judged.verdict}", details=schema.encode(judged),
+            )  # fmt: skip
             if not as_json:
                 _show_replication(judged, out)
-            good = judged.verdict == "replicated"
+            good = good and judged.verdict == "replicated"
     if as_json:
         print_json(summary)
     if not good:
         raise typer.Exit(1)
 
 
+def _check_predictions(
+    submission: Submission, folder: Path, overrides: dict[str, Any], *, quiet: bool
+) -> PredictionCheck:
+    """Check predictions, show the result, and write it beside the submission."""
+    path = overrides.get("data.path")
+    with contradictions_as_errors(submission.path.name), Terminal(quiet=quiet) as terminal:
+        store = class_store(
+            submission, None if path is None else Path(path), progress=terminal.progress
+        )
+        checked = check_predictions(submission, folder, store)
+    statement = (
+        f"quality recomputed from the predictions of {checked.members} members"
+        if checked.confirmed
+        else f"{len(checked.problems)} qualities or files are not those of the submission"
+    )
+    record = write_confirmation(
+        submission.path, "predictions", confirmed=checked.confirmed, statement=statement,
+        details=schema.encode(checked),
+    )  # fmt: skip
+    if not quiet:
+        if checked.problems:
+            show_problems(checked.problems)
+        console.print(f"{statement}; recorded in {record}", soft_wrap=True, markup=False)
+    return checked
+
+
 def _repeat(config: Config, out: Path, *, quiet: bool) -> Score:
     """Run the repetition, or resume one that was interrupted."""
-    if RunFolder(out).state.exists():
-        folder = RunFolder.open(out)
-        if configuration.load(folder.config) != config:
-            raise RunFolderError(
-                f"{out} holds another run than this submission with these options gives.",
-                path=out,
-                remedy="Choose another --out.",
-            )
-    else:
-        folder = pipeline.prepare(config, out)
+    folder = _prepared(config, out)
     with Terminal(quiet=quiet) as terminal:
         try:
             return pipeline.execute(folder, terminal)
         except RunCancelledError as error:  # `resume` would finish the run, but not compare it
             raise RunCancelledError("cancelled; run the same command again to continue.") from error
+
+
+def _prepared(config: Config, out: Path) -> RunFolder:
+    """Open the folder of this rerun, or make it."""
+    if not RunFolder(out).state.exists():
+        return pipeline.prepare(config, out)
+    folder = RunFolder.open(out)
+    if configuration.load(folder.config) != config:
+        raise RunFolderError(
+            f"{out} holds another run than this submission with these options gives.",
+            path=out,
+            remedy="Choose another --out.",
+        )
+    return folder
+
+
+def _repeat_members(
+    submission: Submission, out: Path, count: int, *, local: Path | None,
+    overrides: dict[str, Any], margin: float, quiet: bool,
+) -> MemberReplication:  # fmt: skip
+    """Repeat members that a new seed chooses; compare them, and write the result."""
+    plan = run_folder.read(Plan, submission.run.plan)
+    if plan.search is not None:
+        raise InputError("--members: a search has no members of its own.", key="--members")
+    member_rerun.choose(plan, count=count, seed=0)  # refuses a number before a folder is made
+    with contradictions_as_errors(submission.path.name):
+        config = members_config(submission, local=local, overrides=overrides)
+    folder = _prepared(config, out)
+    chosen = member_rerun.draw(submission.path, plan, out, count=count)
+    with Terminal(quiet=quiet) as terminal:
+        terminal.stage(
+            f"members {', '.join(f'{m} of trial {t}' for t, m in chosen.members)}, drawn by seed "
+            f"{chosen.seed}"
+        )
+        if failures := pipeline.train_members(folder, chosen.members, terminal):
+            raise JobError("\n\n".join(failures), path=out)
+    workload = class_workload(plan.workload, plan.definition)
+    judged = member_rerun.judge_members(
+        submission.run, folder, chosen, margin=margin,
+        penalty_exponent=plan.definition.penalty_exponent, quality_name=workload.quality_name,
+        direction=workload.quality_direction,
+    )  # fmt: skip
+    run_folder.write(out / "replication.json", judged)
+    write_confirmation(
+        submission.path, "rerun", confirmed=judged.verdict == "replicated",
+        statement=f"rerun of {count} members, drawn by seed {chosen.seed}: {judged.verdict}",
+        details=schema.encode(judged),
+    )  # fmt: skip
+    if not quiet:
+        for comparison in judged.comparisons:
+            rows(f"{comparison.figure}: {comparison.verdict}", _comparison_rows(comparison))
+        console.print(f"{judged.verdict}; seed {chosen.seed}", soft_wrap=True, markup=False)
+    return judged
 
 
 def _judge(
@@ -252,6 +362,9 @@ def _show_verification(submission: Submission, result: Verification) -> None:
         )
     else:
         console.print("not confirmed")
+    if result.broken:
+        rows("Broken rules", [("", text) for text in result.broken])
+        console.print(f"NOT VALID: {len(result.broken)} finding(s); the list does not rank it")
 
 
 def _show_replication(judged: Replication, out: Path) -> None:

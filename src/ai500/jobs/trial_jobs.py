@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ai500 import config as configuration
@@ -23,6 +23,8 @@ from ai500.jobs.schedulers import (
     Scheduler,
     SchedulerContext,
     load_scheduler,
+    slurm_commands,
+    slurm_conflicts,
 )
 from ai500.parallel import sharing
 from ai500.records import JobRecord, NodeSlots, Plan, run_folder
@@ -102,6 +104,19 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
     ]
     context = scheduler_context(run, config, plan, trial=1, store=None)
     return load_scheduler(plan.scheduler).preview(context, jobs)
+
+
+def conflicts(config: Config, plan: Plan) -> list[str]:
+    """Return what prevents the plan from running as it says, with the fix."""
+    return list(slurm_conflicts.conflicts(config, plan)) if plan.scheduler == "slurm" else []
+
+
+def refusal(plan: Plan, scripts: Sequence[tuple[str, str]]) -> list[str]:
+    """Return why Slurm would refuse the first script, if it says so."""
+    if plan.scheduler != "slurm" or not scripts:
+        return []
+    reason = slurm_commands.refusal(scripts[0][1])
+    return [f"sbatch --test-only: {reason}"] if reason else []
 
 
 def known_jobs(

@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from ai500 import config as configuration
@@ -36,7 +37,7 @@ from ai500.frameworks.array_checkpoint import check_framework
 from ai500.frameworks.script_data import ScriptFolder, open_script_data
 from ai500.inventory import machine as system
 from ai500.jobs.schedulers import load_scheduler
-from ai500.jobs.trial_jobs import preview, scheduler_context
+from ai500.jobs.trial_jobs import conflicts, preview, scheduler_context
 from ai500.parallel import placement, sharing
 from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
@@ -128,10 +129,28 @@ def prepare(config: Config, path: Path) -> RunFolder:
     return RunFolder(path)
 
 
-def execute(run: RunFolder, observer: Observer, *, detach: bool = False) -> Score:
-    """Run every stage that is not done yet, to the score and the report."""
+def _change_site_options(run: RunFolder, overrides: Mapping[str, object]) -> None:
+    """Write the run's configuration with other site options, and log what changed."""
+    config = configuration.changed_site_options(run.config, dict(overrides))
+    write_text(run.config, to_toml(config))
+    events.EventLog(run.events).emit("settings_changed", settings=dict(overrides))
+
+
+def execute(
+    run: RunFolder,
+    observer: Observer,
+    *,
+    detach: bool = False,
+    overrides: Mapping[str, object] = MappingProxyType({}),
+) -> Score:
+    """Run every stage that is not done yet, to the score and the report.
+
+    `overrides` change site options of the run first.
+    """
     try:
         with run.locked():
+            if overrides:
+                _change_site_options(run, overrides)
             session = Session(
                 run=run,
                 config=configuration.load(run.config),
@@ -195,6 +214,37 @@ def run_trial(session: Session, number: int) -> list[str]:
     if not failed:
         remove_staged(tasks)
     return [_failure(session, number, member) for member in failed]
+
+
+def train_members(
+    run: RunFolder, chosen: Collection[tuple[int, int]], observer: Observer
+) -> list[str]:
+    """Train these members, (trial, member), and no others; return a text for each failure."""
+    failures: list[str] = []
+    with run.locked():
+        session = Session(
+            run=run,
+            config=configuration.load(run.config),
+            plan=run_folder.read(Plan, run.plan),
+            log=events.EventLog(run.events),
+            observer=observer,
+        )
+        session.log.emit("run_start", pid=os.getpid(), version=__version__)
+        for number in sorted({trial for trial, _ in chosen}):
+            seed = derive(session.plan.seed, Stream.TRIAL, number)
+            store = open_store(session)
+            begin_trial(session, number, seed=seed, store=store)
+            tasks = [
+                # Members that shared their process with others are alone here.
+                dataclasses.replace(task, process_members=())
+                for task in prepare_members(session, number, seed=seed, store=store)
+                if (number, task.member) in chosen
+            ]
+            failed = train(session, number, tasks=tasks)
+            failures += [_failure(session, number, member) for member in failed]
+            remove_staged(tasks)
+        session.log.emit("run_end")
+    return failures
 
 
 def _logged(session: Session, number: int) -> set[str]:
@@ -391,6 +441,8 @@ def train(session: Session, number: int, *, tasks: Sequence[Task]) -> list[int]:
         session.log.emit("scheduler_note", trial=number, text=text)
         session.observer.stage(text)
 
+    for conflict in conflicts(config, plan):
+        note(f"cannot run as planned: {conflict}")
     context = scheduler_context(run, config, plan, trial=number, store=store)
     controller = JobController(
         run,

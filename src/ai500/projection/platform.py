@@ -8,7 +8,6 @@ torus longer sides.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -19,6 +18,7 @@ from ai500.core import schema
 from ai500.core.errors import ConfigError, InputError
 from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
 from ai500.core.schema import option
+from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
 from ai500.records import System, run_folder
 from ai500.roofline import links
@@ -200,7 +200,7 @@ def require_flops(platform: Platform) -> None:
     if not platform.flops:
         raise ConfigError(
             f"node.accelerator = {platform.accelerator!r}: its FLOPS are not known; known: "
-            f"{', '.join(accelerators())}.",
+            f"{', '.join(sheet.name for sheet in data_sheets())}.",
             key="node.accelerator",
             value=platform.accelerator,
             remedy='State them as node.flops.bf16 = "989TFLOPS", or name a node.measured.',
@@ -253,23 +253,9 @@ def _cpu(system: System) -> str:
     return system.cpu
 
 
-def accelerators() -> dict[str, dict[str, str]]:
-    """Return the accelerators whose theoretical peaks ship with the package."""
-    text = resources.files(__package__).joinpath("systems", "accelerators.toml").read_text("utf-8")
-    table: dict[str, dict[str, str]] = tomllib.loads(text)
-    return table
-
-
 def known_accelerator(name: str) -> dict[str, float] | None:
     """Return precision → peak FLOPS; None: the accelerator is not known."""
-    peaks = accelerators().get(name)
-    if peaks is None:
-        return None
-    return {
-        precision: parse(value, "flops", key=f"{name}.{precision}")
-        for precision, value in peaks.items()
-        if precision != "source"
-    }
+    return next((dict(sheet.flops) for sheet in data_sheets() if sheet.name == name), None)
 
 
 def shape(platform: Platform, nodes: int) -> dict[str, Any]:

@@ -42,6 +42,24 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLimits:
+    """Limits and defaults of a partition that decide whether a plan can run as it says."""
+
+    memory_mib_per_node: int | None = None
+    """Least memory of a node, in MiB; None: Slurm does not allocate memory."""
+    default_mib_per_cpu: int | None = None
+    default_mib_per_node: int | None = None
+    default_mib_per_gpu: int | None = None
+    default_seconds: int | None = None
+    """Time limit of a job that states none; None: the partition's largest."""
+    max_nodes: int | None = None
+    """Most nodes of a job."""
+    exclusive: bool = False
+    """True if the partition gives whole nodes to jobs."""
+    gpu_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The cluster, as reported by the scheduler when the run was planned."""
 
@@ -58,3 +76,4 @@ class Cluster:
     accounting: bool
     version: str
     threads_per_core: int = 1
+    limits: JobLimits = JobLimits()

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
+from ai500.core import events as events_file
+from ai500.core.clocks import Host, host_of
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.events import Event
+from ai500.inventory.description import NodeDescription
 from ai500.metrics.equations import Direction
 from ai500.operations.graph_file import graph_digest, read_graph, recount
 from ai500.operations.shipped import ModelIdentity, shipped_model
@@ -68,6 +72,26 @@ class CountedGraph:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MeterSpan:
+    """Start of a member's recorder of meters, on the clock of its host."""
+
+    host: Host
+    member: int
+    first: float
+    """Monotonic time of its first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """Ceilings that `ai500 roofline` measured, submitted with the run."""
+
+    device_name: str
+    unit: str
+    flops: Mapping[str, float]
+    """Precision → best FLOPS of one unit over all kernels and shapes."""
+
+
 @dataclass(frozen=True)
 class TrialEvidence:
     """Records of one scored trial."""
@@ -79,6 +103,9 @@ class TrialEvidence:
     record: TrialRecord | None = None
     graphs: Mapping[int, CountedGraph] = field(default_factory=dict)
     """Member → its counted graph, where it is recorded."""
+    nodes: Sequence[tuple[int, NodeDescription]] = ()
+    """Descriptions of the nodes, each by the member that recorded it."""
+    meter_spans: Sequence[MeterSpan] = ()
     program_evidence: object | None = None
     """Evidence that only the trial's program reads, such as the histories of a search."""
 
@@ -95,6 +122,8 @@ class Evidence:
     """Function of the run's program that yields its facts."""
     events: Sequence[Event] = ()
     system: System | None = None
+    ceilings: Ceilings | None = None
+    """None: no roofline was submitted."""
     model: ModelIdentity | None = None
     """Identity of the class's own model; None: it does not ship with the package."""
     quality_direction: Direction = "higher"
@@ -157,6 +186,7 @@ def evidence_of(
         read_facts=read_facts,
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,
+        ceilings=_ceilings(run.roofline) if run.roofline.exists() else None,
         model=shipped_model(plan.workload, plan.problem_class),
         quality_direction=workload.quality_direction,
         quality_range=getattr(workload, "quality_range", None),
@@ -189,12 +219,47 @@ def _trial(
         placements=run_folder.read_all(Placement, trial.placement),
         bootstraps=run_folder.read_all(BootstrapRecord, bootstraps) if bootstraps.exists() else [],
         record=run_folder.read(TrialRecord, trial.trial) if trial.trial.exists() else None,
+        nodes=[
+            (_member_of(path), run_folder.read(NodeDescription, path))
+            for path in sorted(trial.systems.glob("*.json"))
+        ],
+        meter_spans=[
+            span
+            for path in sorted(trial.meters.glob("*.jsonl"))
+            if (span := _meter_span(path)) is not None
+        ],
         program_evidence=read_program_evidence(run, number) if read_program_evidence else None,
         graphs={
             int(path.parent.name): _counted_graph(path.read_bytes())
             for path in sorted(trial.path.glob("members/*/graph.json"))
         },
     )
+
+
+def _member_of(path: Path) -> int:
+    """Return the member in a file's name, HOST-000.json; -1 in another name."""
+    number = path.stem.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() else -1
+
+
+def _meter_span(path: Path) -> MeterSpan | None:
+    """Read the first line of a recorder; None for a damaged one, which gives no energy either."""
+    head = next(iter(events_file.read(path)), None)
+    if head is None or not isinstance(head.get("monotonic"), float):
+        return None
+    return MeterSpan(host_of(head), _member_of(path), head["monotonic"])
+
+
+def _ceilings(path: Path) -> Ceilings | None:
+    """Read the ceilings of a roofline; its own package, which draws it, is above the rules."""
+    value = run_folder.read_json(path)
+    record = value.get("ceilings", value) if isinstance(value, dict) else {}
+    flops: dict[str, float] = {}
+    for kernel in record.get("kernels", ()):
+        seconds = min(kernel["seconds"], kernel.get("burst_seconds") or kernel["seconds"])
+        rate = kernel["operations"] / seconds / record["units"]
+        flops[kernel["precision"]] = max(rate, flops.get(kernel["precision"], 0.0))
+    return Ceilings(str(record.get("device_name")), str(record.get("unit")), flops)
 
 
 @lru_cache(maxsize=8)  # all members of a run have the same graph

@@ -367,9 +367,9 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
                 )
 
 
-@rule(source="decision D6", severity="note")
+@rule(source="decision D6")
 def clocks_agree(evidence: Evidence) -> Iterator[Observation]:
-    """Disclose a host whose wall and monotonic clocks measured different durations."""
+    """Measure the same duration by the wall clock and by the monotonic clock of a host."""
     for (trial, member), events in events_by_member(evidence).items():
         first, last = events[0], events[-1]
         if host_of(first) != host_of(last):
@@ -379,7 +379,9 @@ def clocks_agree(evidence: Evidence) -> Iterator[Observation]:
         if abs(wall - monotonic) > tolerance:
             yield Observation(
                 f"trial {trial}, member {member}: {wall:.1f} s by the wall clock, "
-                f"{monotonic:.1f} s by the monotonic clock: the wall clock was set"
+                f"{monotonic:.1f} s by the monotonic clock: the wall clock was set, or the "
+                "host was suspended",
+                RUN_AGAIN,
             )
 
 

@@ -298,6 +298,12 @@ def hyperparameters_as_planned(evidence: Evidence) -> Iterator[Observation]:
                 statement = f"member {member.member} trained with {name.replace('_', ' ')}"
                 yield mismatch(statement, value, "its plan says", expected)
             reported.add((name, value))
+        precision = effective(member, "numerics", "precision")
+        key = ("numerics", as_text(precision))
+        if precision not in (None, planned["precision"]) and key not in reported:
+            reported.add(key)
+            statement = f"member {member.member} computed in precision"
+            yield mismatch(statement, precision, "its plan says", planned["precision"])
 
 
 @rule(layer=8, source="V2 §5.1.2, §5.4", program="ensemble")

@@ -54,6 +54,10 @@ REQUIRED_FILES = (INFO, MANIFEST, SCRIPT, "run.json", "config.toml", "plan.json"
 TRIAL_FILES = ("trial.json", "bootstraps.json", "placement.json", "jobs.json", "ensemble.json",
                "score.json")  # fmt: skip
 MEMBER_FILES = ("task.json", "events.jsonl", "record.json")
+OPTIONAL_MEMBER_FILES = ("log.txt", "graph.json")
+OF_TRIAL = re.compile(r"/(systems/[^/]+\.json|meters/[^/]+\.jsonl|slurm/[^/]+\.sh)$")
+"""Files of a trial whose names follow from its nodes and jobs."""
+ROOFLINE = "roofline.json"
 MAX_TEXT = 200
 # Events of the run about one member that its own log does not have: its jobs, its requeues.
 EVENT_BYTES_PER_MEMBER = 16_384
@@ -247,6 +251,7 @@ class _Checker:
         elif plan is not None:
             for name in required_files(plan):
                 self._require(name)
+            self._refuse_others(plan)
             self._check_size_of_events()
         for name in sorted(self._readable):
             if (kind := _record_kind(name)) is not None:
@@ -259,6 +264,18 @@ class _Checker:
                     f"{printable(plan.workload)} {printable(plan.problem_class)}"
                 )
         return info
+
+    def _refuse_others(self, plan: records.Plan) -> None:
+        """Refuse files that no submission of this plan has: nobody would judge them."""
+        required = {*REQUIRED_FILES, SIGNATURE, *required_files(plan)}
+        folders = {f"trials/{trial:02d}" for trial in range(1, plan.trials + 1)}
+        members = {name.rpartition("/")[0] for name in required if "/members/" in name}
+        for name in sorted(self._files.keys() - required - {NOTES, ROOFLINE}):
+            folder, _, file = name.rpartition("/")
+            of_member = folder in members and file in OPTIONAL_MEMBER_FILES
+            of_trial = folder.rpartition("/")[0] in folders and OF_TRIAL.search(name)
+            if not of_member and not of_trial:
+                self._report(f"{name}: no file of a submission of this plan")
 
     def _info(self) -> Info | None:
         info = self._decoded(Info, INFO)

@@ -28,6 +28,7 @@ from ai500.submission.verify import recompute, result_files
 
 PATTERNS = (
     "run.json", "config.toml", "plan.json", "system.json", "events.jsonl",
+    submission.ROOFLINE,
     *(f"trials/*/{name}" for name in submission.TRIAL_FILES),
     "trials/*/systems/*.json", "trials/*/meters/*.jsonl", "trials/*/slurm/*.sh",
     *(f"trials/*/members/*/{name}" for name in submission.MEMBER_FILES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,18 @@ def rerun_config(
                 f"and name it: --set free_level.{part}=module:function",
             )
     return config
+
+
+def members_config(
+    submission: Submission, *, local: Path | None, overrides: dict[str, Any]
+) -> Config:
+    """Return the configuration of a rerun of members: the submission's own seed and trials.
+
+    A member is repeated with its bootstrap, its order of samples and its initial weights.
+    """
+    plan = run_folder.read(Plan, submission.run.plan)
+    config = rerun_config(submission, local=local, runs=plan.trials, overrides=overrides)
+    return replace(config, run=replace(config.run, seed=plan.seed, trials=plan.trials))
 
 
 def system_differences(claimed: RunFolder, repeated: RunFolder) -> Iterator[str]:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import marshal
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice, product
@@ -30,6 +31,7 @@ from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import reference_class
 from ai500.submission.archive import MAX_PROBLEMS, printable
+from ai500.submission.consistency import LoggedJob, contradicting_records
 from ai500.submission.description import SubmitOptions, describe, run_script
 from ai500.submission.manifest import (
     INFO,
@@ -45,6 +47,8 @@ from ai500.submission.manifest import (
 TOLERANCE = 1e-9
 # Months that a run may end before the edition of the list, or after it as a late entry.
 MAX_EDITION_MONTHS, MAX_LATE_MONTHS = 24, 12
+# Time zones make a computer's date differ by a day; its clock may be wrong by as much.
+MAX_CLOCK_ERROR_SECONDS = 86_400.0
 # A file of results is compared value by value unless it is so many times larger than its own.
 MAX_GROWTH = 8
 MEMBER_EVENTS = TRAINING_EVENTS | {"operations"}
@@ -71,19 +75,29 @@ class Verification:
     """Number of values that were compared."""
     score: Score | None
     """Recomputed score; None: it could not be computed from the records."""
+    broken: tuple[str, ...] = ()
+    """Rules that the run breaks at the submission's level, or that could not be checked."""
 
     @property
     def confirmed(self) -> bool:
         """True if the submitted score follows from the events."""
         return self.score is not None and not self.problems and not self.differences
 
+    @property
+    def valid(self) -> bool:
+        """True if the score is confirmed and no rule is broken: the list ranks it."""
+        return self.confirmed and not self.broken
 
-def recompute(submission: Submission) -> Verification:
-    """Compute everything again from the raw events, and compare; write nothing."""
+
+def recompute(submission: Submission, *, now: float | None = None) -> Verification:
+    """Compute everything again from the raw events, and compare; write nothing.
+
+    `now` is today's date in seconds since 1970; the computer's own by default.
+    """
     problems = list(submission.problems)
     try:
         with contradictions_as_errors(submission.path.name):
-            return _compare(submission.run, submission.require_info(), problems)
+            return _compare(submission.run, submission.require_info(), problems, now=now)
     except AI500Error as error:
         if not problems:  # otherwise the problems explain the error
             # The temporary folder is meaningless to a reader, and differs each time.
@@ -91,9 +105,9 @@ def recompute(submission: Submission) -> Verification:
         return Verification(tuple(problems), (), 0, None)
 
 
-def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
+def _compare(run: RunFolder, info: Info, problems: list[str], *, now: float | None) -> Verification:
     score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    problems += contradictions(run, run_folder.read(Plan, run.plan))
+    problems += contradictions(run, run_folder.read(Plan, run.plan), now=now)
     compared, differences = 0, list[Difference]()
     for name, content in result_files(score, judgement).items():
         path = run.path / name
@@ -110,7 +124,8 @@ def _compare(run: RunFolder, info: Info, problems: list[str]) -> Verification:
             for key in keys
             if not _equal(claimed.get(key, _ABSENT), recomputed.get(key, _ABSENT))
         ]
-    return Verification(tuple(problems), tuple(differences), compared, score)
+    broken = tuple(finding.cited for finding in judgement.violations)
+    return Verification(tuple(problems), tuple(differences), compared, score, broken)
 
 
 def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
@@ -124,20 +139,31 @@ def result_files(score: Score, judgement: Judgement) -> dict[str, bytes]:
     return {name: json_text(schema.encode(record)).encode() for name, record in records.items()}
 
 
-def contradictions(run: RunFolder, plan: Plan) -> Iterator[str]:
-    """Yield the records that don't agree with each other, a thousand at most."""
+def contradictions(run: RunFolder, plan: Plan, *, now: float | None = None) -> Iterator[str]:
+    """Yield the records that don't agree with each other or with today, a thousand at most."""
+    logged: set[LoggedJob] = set()
+    trials = range(1, plan.trials + 1)
     found = chain(
-        _contradicting_events(run, plan),
-        *(_contradicting_bootstraps(run, plan, trial) for trial in range(1, plan.trials + 1)),
+        _contradicting_events(run, plan, logged=logged, now=time.time() if now is None else now),
+        *(_contradicting_bootstraps(run, plan, trial) for trial in trials),
+        *(contradicting_records(run, plan, trial, logged=logged) for trial in trials),
         _unfounded_claims(run, plan) if (run.path / INFO).exists() else (),
     )
     return islice(found, MAX_PROBLEMS)
 
 
-def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
+def _contradicting_events(
+    run: RunFolder, plan: Plan, *, logged: set[LoggedJob], now: float
+) -> Iterator[str]:
+    """Compare the run's log with the members' own and with today; add its jobs to `logged`."""
     collected: dict[tuple[Any, Any], dict[Any, bytes]] = {}
     results: dict[Any, Any] = {}
+    latest = now
     for event in events.read(run.events):
+        if isinstance(wall := event.get("wall"), float):
+            latest = max(latest, wall)
+        if event["event"].startswith("job_"):
+            logged.add((str(event.get("trial")), str(event.get("member")), str(event.get("job"))))
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:
@@ -150,6 +176,8 @@ def _contradicting_events(run: RunFolder, plan: Plan) -> Iterator[str]:
             member_log[number] = _fingerprint(event)
         elif event["event"] in MEMBER_EVENTS:
             yield f"events.jsonl: event {event['event']!r} is in no member's log"
+    if latest > now + MAX_CLOCK_ERROR_SECONDS:
+        yield f"events.jsonl: an event is {(latest - now) / 86_400:.4g} days after today"
     planned = set(product(range(1, plan.trials + 1), range(plan.ensemble_size)))
     for trial, member in sorted(set(collected) - planned, key=repr):
         yield (

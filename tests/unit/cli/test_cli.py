@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import typer.main
 
 from ai500.cli import app
 from ai500.cli.commands import COMMANDS, GROUPS, CommandEntry
+from ai500.config import load
 from ai500.core.errors import (
     ConfigError,
     DataError,
@@ -23,7 +25,7 @@ from ai500.core.errors import (
     JobError,
     RunFolderError,
 )
-from ai500.core.events import EventLog
+from ai500.core.events import EventLog, read
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import SOURCE, Start
 from tests.unit.cli.conftest import Run
@@ -387,6 +389,25 @@ def test_status_names_an_outage_of_the_scheduler(
         assert outage["reason"] == "squeue failed with exit code 1"
         log.emit("scheduler_reachable", trial=2, seconds=1.0)
         assert json.loads(ai500("status", run.path, "--json")[1])["outage"] is None
+
+
+def test_resume_changes_site_options_and_records_them(
+    ai500: Run, finished_run: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    before = load(run.config)
+    code, _, err = ai500("resume", run.path, "--set", "train.epochs=1")
+    assert (code, "fixed when the run was planned" in " ".join(err.split())) == (2, True)
+    assert load(run.config) == before
+    settings = ["--set", "slurm.partition=long", "--set", "slurm.memory=64G"]
+    code, _, err = ai500("resume", run.path, *settings)
+    assert code == 0, err
+    after = load(run.config)
+    assert (after.slurm.partition, after.slurm.memory) == ("long", "64G")
+    assert replace(after, slurm=before.slurm) == before
+    (changed,) = [e for e in read(run.events) if e["event"] == "settings_changed"]
+    assert changed["settings"] == {"slurm.partition": "long", "slurm.memory": "64G"}
 
 
 def test_what_a_run_prints_fits_80_columns(ai500: Run, finished_run: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -199,6 +200,7 @@ def test_members_that_see_one_accelerator_each_describe_the_node_together(
     tmp_path: Path, root: Path
 ) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
+    shutil.rmtree(run.trial(1).systems)
     views = [
         view(root, "GPU-a", wall=2.0, slowed=("heat",)), view(root, "GPU-b", wall=3.0),
         view(root, "GPU-a", wall=4.0, slowed=("power",)),
@@ -274,6 +276,7 @@ def test_the_command_describes_this_node(tmp_path: Path) -> None:
 
 def test_a_run_without_descriptions_says_so(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "run", Shape())
+    shutil.rmtree(run.trial(1).systems)
     refused = system_command(str(run.path))
     assert refused.returncode == 3
     assert "no description of a node yet" in refused.stderr

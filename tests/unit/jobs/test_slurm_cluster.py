@@ -15,7 +15,9 @@ from ai500.jobs.schedulers.slurm_cluster import (
     check_settings,
     is_usable,
     matches,
+    mebibytes,
     no_node,
+    of_type,
     partition_from,
     read_gpus,
     read_nodes,
@@ -177,7 +179,7 @@ def test_where_slurm_starts_jobs(state: str, usable: bool) -> None:
     ],
 )
 def test_gpus_of_a_node(gres: str, gpus: int) -> None:
-    assert read_gpus(gres) == gpus
+    assert sum(read_gpus(gres).values()) == gpus
 
 
 @pytest.mark.parametrize(
@@ -286,3 +288,27 @@ def test_options_that_hide_a_job_are_refused(text: str) -> None:
 )  # fmt: skip
 def test_other_options_of_sbatch_are_passed_on(text: str) -> None:
     check_sbatch_option(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("32G", 32_768), ("500M", 500), ("500", 500), ("1T", 1_048_576), ("4096K", 4), ("2gb", 2_048),
+     ("0", None), ("", None), ("lots", None), ("-1G", None), ("1.5G", None)],
+)  # fmt: skip
+def test_amounts_of_memory(text: str, expected: int | None) -> None:
+    assert mebibytes(text) == expected
+
+
+def test_limits_and_types_are_read() -> None:
+    first, _ = read_nodes(NODES_20_11)
+    assert (first.memory_mib, dict(first.gpus_by_type)) == (515_000, {"a100": 4})
+    cloud, _ = read_nodes(NODES_23_11)
+    assert cloud.memory_mib == 2_000_000 - 16_000
+    assert (of_type(cloud, "h100").gpus, of_type(cloud, "a100").gpus) == (8, 0)
+    config = CONFIG + "SelectTypeParameters = CR_CORE_MEMORY\nDefMemPerNode = UNLIMITED\n"
+    read = partition_from(
+        config=config, partitions=PARTITIONS, nodes=NODES_20_11, name="gpu", constraint=None
+    )
+    assert read.allocates_memory
+    assert (read.limits.default_seconds, read.limits.max_nodes) == (3600, None)
+    assert (read.limits.default_mib_per_cpu, read.limits.default_mib_per_node) == (None, None)

@@ -29,6 +29,7 @@ def request(**changes: Any) -> Request:
         slots_per_node=4,
         job_slots_per_node=4,
         cpus_per_slot=3,
+        memory_mib_per_slot=None,
         accelerators=True,
         at_once=None,
         first_wave=2,

@@ -27,6 +27,7 @@ from tests.support.rule_violations import (
     VIOLATIONS,
     Change,
     batch_norm_without_decay,
+    computed_in,
     defined,
     events,
     first_batch_before_the_end,
@@ -118,7 +119,7 @@ def test_spec_section_5_table() -> None:
 
 def test_int4_is_allowed_and_disclosed(clean: Evidence) -> None:
     """V2 §5.1.7: quantization (INT8, INT4) is allowed."""
-    judgement = judge(recorded("numerics", "precision", value="int4")(clean))
+    judgement = judge(computed_in("int4")(clean))
     assert [(f.rule, f.severity, f.run) for f in judgement.findings] == [
         ("chosen precision", "note", "int4")
     ]

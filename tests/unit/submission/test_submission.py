@@ -102,6 +102,21 @@ def test_missing_and_unlisted_files(small: dict[str, bytes], tmp_path: Path) -> 
     assert MANIFEST in problem
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["more.json", "trials/01/more.json", "trials/02/trial.json", "trials/01/members/002/log.txt",
+     "trials/01/systems/a/b.json", "trials/01/members/000/graph/more.json", "trials/1/trial.json"],
+)  # fmt: skip
+def test_a_file_that_the_plan_does_not_need(
+    name: str, small: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Listed in the manifest, and nevertheless of no use to anyone who judges the run."""
+    more = {key: value for key, value in unsigned(small).items() if key != MANIFEST}
+    more[name] = small["trials/01/trial.json"] if name.endswith("trial.json") else b"{}"
+    packing.seal(more, key=None)
+    assert [problem for problem in problems_of(more, tmp_path) if problem.startswith(f"{name}: ")]
+
+
 def test_regenerated_hashes_of_a_signed_one(small: dict[str, bytes], tmp_path: Path) -> None:
     """A new manifest for a changed file is not signed."""
     score = small["score.json"].replace(b'"vflops": 1', b'"vflops": 9', 1)

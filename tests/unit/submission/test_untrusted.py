@@ -27,6 +27,12 @@ EVIL = {
     "terminal's title": '{"a": "X\\u001b]0;mine\\u0007"}',
     "one-byte escape": '{"a": "\\u009b2J"}',
     "escape in a key": '{"\\u001b[2J": 1}',
+    "right to left": '{"a": "\\u202eytisrevinU"}',
+    "no width": '{"a": "Uni\\u200bversity"}',
+    "filler letter": '{"a": "X\\u3164"}',
+    "variation": '{"a": "X\\ufe0f"}',
+    "tag": '{"a": "X\\udb40\\udc41"}',
+    "line separator": '{"a": "X\\u2028Y"}',
 }
 
 

@@ -16,7 +16,7 @@ from ai500.core.errors import ConfigError, InputError
 from ai500.metrics.equations import penalty_coefficient
 from ai500.pipeline import scoring
 from ai500.pipeline.scoring import score_from_events
-from ai500.records import Plan, Score, run_folder
+from ai500.records import Plan, Score, Task, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission import archive, packing, replication
 from ai500.submission.manifest import MANIFEST, open_submission
@@ -163,6 +163,8 @@ def test_d15_lower_is_better_through_verification(
     lower = small_run(tmp_path / "run", config='workload = "error_rate"\n')
     plan = run_folder.read(Plan, lower.plan)
     run_folder.write(lower.plan, replace(plan, workload="error_rate"))
+    for path in lower.path.glob("trials/*/members/*/task.json"):
+        run_folder.write(path, replace(run_folder.read(Task, path), workload="error_rate"))
     files = contents(packed(lower, tmp_path / "first.ai500"))
     result = verified(files, tmp_path)
     assert result.confirmed
@@ -247,6 +249,55 @@ def test_claims_that_contradict_the_run(
 ) -> None:
     result = verified(files, tmp_path, **{name: edited(files[name], *path, by=by)})
     assert any(problem.startswith(f"{name}: ") for problem in result.problems)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "by"),
+    [
+        ("trials/01/trial.json", ("trial",), 2),
+        ("trials/01/trial.json", ("seed",), 7),
+        ("trials/01/placement.json", (0, "node"), "elsewhere"),
+        ("trials/01/placement.json", (0, "store_sha256"), "e" * 64),
+        ("trials/01/jobs.json", (0, "id"), "job-9"),
+        ("trials/01/jobs.json", (0, "member"), 1),
+        ("trials/01/members/000/task.json", ("member",), 1),
+        ("trials/01/members/000/task.json", ("seed",), 7),
+        ("trials/01/members/000/task.json", ("workload",), "extreme_weather"),
+        ("trials/01/members/000/task.json", ("hyperparameters", "batch_size"), 4),
+        ("trials/01/members/000/task.json", ("definition", "target_quality"), 0.1),
+        ("trials/01/members/000/task.json", ("steps_per_epoch",), 1),
+        ("trials/01/members/000/task.json", ("bootstrap_sha256",), "e" * 64),
+        ("trials/01/members/000/task.json", ("slots", 0, "device"), "cuda:0"),
+        ("trials/01/members/000/task.json", ("entry_point",), "mine:run"),
+        ("trials/01/members/000/record.json", ("member",), 1),
+        ("trials/01/members/000/record.json", ("device",), "cuda:0"),
+    ],
+)
+def test_records_that_contradict_each_other(
+    name: str, path: tuple[Any, ...], by: Any, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    result = verified(files, tmp_path, **{name: edited(files[name], *path, by=by)})
+    assert any(problem.startswith(f"{name}: ") for problem in result.problems)
+    assert not result.confirmed
+
+
+def test_a_run_after_today_is_a_problem(files: dict[str, bytes], tmp_path: Path) -> None:
+    """The date is an argument: an hour early is another time zone, two days are not."""
+    packing.seal(again := {n: c for n, c in files.items() if n != MANIFEST}, key=None)
+    archive.pack(tmp_path / "s.ai500", again)
+    ended = max(json.loads(line)["wall"] for line in files["events.jsonl"].splitlines())
+    with open_submission(tmp_path / "s.ai500") as submission:
+        assert recompute(submission, now=ended - 3600).problems == ()
+        [problem] = recompute(submission, now=ended - 2 * 86_400).problems
+    assert problem.startswith("events.jsonl: ")
+
+
+def test_a_run_that_breaks_rules_is_confirmed_and_not_valid(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    result = verified(files, tmp_path)
+    assert (result.confirmed, result.valid) == (True, False)
+    assert any("V2 §5.3.2" in broken for broken in result.broken)
 
 
 def test_another_script_is_a_problem_and_another_organization_is_not(

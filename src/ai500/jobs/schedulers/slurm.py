@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ai500.config import Config
+from ai500.config import Config, SlurmConfig
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError
 from ai500.jobs.barrier import BarrierServer
@@ -31,7 +31,7 @@ from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
 from ai500.parallel.parallelism_controller import straddling_slots
-from ai500.records import Cluster, Plan, run_folder
+from ai500.records import Cluster, JobLimits, Plan, run_folder
 from ai500.records.run_folder import TrialFolder
 
 CHECKPOINT_SECONDS = 60.0  # for cancelled members to write their checkpoints
@@ -335,6 +335,7 @@ class SlurmScheduler:
             slots_per_node=len(share.slots),
             job_slots_per_node=_slots_per_node(jobs) if nodes else len(share.slots),
             cpus_per_slot=cpus_per_slot(plan, self._context.config),
+            memory_mib_per_slot=memory_mib_per_slot(plan, slurm),
             accelerators=plan.device != "cpu",
             at_once=_at_once(plan),
             first_wave=sum(wave == least for wave in waves.values()),
@@ -397,6 +398,20 @@ def cpus_per_slot(plan: Plan, config: Config) -> int:
     cpus = plan.cluster.cpus_per_node // len(plan.nodes[0].slots)
     # Slurm allocates whole cores: a request for half a core would take it from the next slot.
     return max(1, cpus - cpus % plan.cluster.threads_per_core)
+
+
+def memory_mib_per_slot(plan: Plan, slurm: SlurmConfig) -> int | None:
+    """Return the memory to request with each slot; None: the site's default.
+
+    Where the site has no default one task would take its node's whole memory: a share instead.
+    """
+    if slurm.memory is not None:
+        return slurm_cluster.mebibytes(slurm.memory)
+    limits = plan.cluster.limits if plan.cluster is not None else JobLimits()
+    defaults = (limits.default_mib_per_cpu, limits.default_mib_per_node, limits.default_mib_per_gpu)
+    if limits.memory_mib_per_node is None or any(defaults):
+        return None
+    return limits.memory_mib_per_node // len(plan.nodes[0].slots)
 
 
 def _identified(submission: Submission) -> Submission:

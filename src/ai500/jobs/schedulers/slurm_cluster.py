@@ -6,16 +6,16 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from ai500.config import Config
+from ai500.config import Config, SlurmConfig
 from ai500.core.errors import ConfigError, EnvironmentLacksError, setting_error
 from ai500.core.units import human_seconds
-from ai500.jobs.schedulers.slurm_commands import show
+from ai500.jobs.schedulers.slurm_commands import QUERY_SECONDS, run_slurm, show
 from ai500.jobs.schedulers.slurm_output import has_accounting, read_config, seconds_of
-from ai500.records import Cluster
+from ai500.records import Cluster, JobLimits
 
 _USABLE_BASES: Final = frozenset(
     {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED", "RESERVED"}
@@ -58,6 +58,9 @@ class SlurmNode:
     features: tuple[str, ...]
     partitions: tuple[str, ...]
     threads_per_core: int = 1
+    memory_mib: int | None = None
+    """Memory that jobs may use."""
+    gpus_by_type: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ class Partition:
     max_seconds: int | None
     accounting: bool
     version: str
+    limits: JobLimits = field(default_factory=JobLimits)
+    """Limits of a job, but for those that follow from the nodes."""
+    allocates_memory: bool = False
 
 
 def survey(config: Config) -> Cluster:
@@ -80,11 +86,20 @@ def survey(config: Config) -> Cluster:
     slurm = config.slurm
     check_settings(config)
     partition = read_partition(slurm.partition, constraint=slurm.constraint)
-    usable = [node for node in partition.nodes if node.usable]
+    nodes = [of_type(node, slurm.gpu_type) for node in _selected(partition.nodes, slurm)]
+    usable = [node for node in nodes if node.usable and (node.gpus or slurm.gpu_type is None)]
     required = config.system.accelerators_per_node
     if config.system.device != "cpu" and required is not None and any(n.gpus for n in usable):
         usable = [node for node in usable if node.gpus >= required]
-    unusable = {n.name: n.reason or n.state for n in partition.nodes if not n.usable}
+    unusable = {n.name: n.reason or n.state for n in nodes if not n.usable}
+    if slurm.gpu_type is not None and not usable:
+        types = sorted({name for node in partition.nodes for name in node.gpus_by_type})
+        raise setting_error(
+            "slurm.gpu_type",
+            slurm.gpu_type,
+            f"no usable node of partition {partition.name!r} has such GPUs.",
+            f"Its types are: {', '.join(types) or 'none'}.",
+        )
     if not usable:
         raise no_node(partition.name, unusable, constraint=slurm.constraint)
     check_time_limit(slurm.time_limit, partition=partition)
@@ -101,7 +116,59 @@ def survey(config: Config) -> Cluster:
         max_seconds=partition.max_seconds,
         accounting=partition.accounting,
         version=partition.version,
+        limits=replace(
+            partition.limits,
+            memory_mib_per_node=(
+                min((node.memory_mib or 0 for node in usable), default=0) or None
+                if partition.allocates_memory
+                else None
+            ),
+            gpu_types=tuple(sorted({name for node in usable for name in node.gpus_by_type})),
+        ),
     )
+
+
+def _selected(nodes: Sequence[SlurmNode], slurm: SlurmConfig) -> list[SlurmNode]:
+    """Return the nodes of the reservation, if one is set, without excluded ones."""
+    chosen = list(nodes)
+    if slurm.exclude is not None:
+        excluded = set(host_names(slurm.exclude))
+        chosen = [node for node in chosen if node.name not in excluded]
+    if slurm.reservation is not None:
+        reserved = set(reserved_nodes(show("reservation"), slurm.reservation))
+        chosen = [node for node in chosen if node.name in reserved]
+    return chosen
+
+
+def host_names(expression: str) -> list[str]:
+    """Expand `n[3-5],n9` as Slurm does."""
+    words = ("scontrol", "show", "hostnames", expression)
+    return run_slurm(words, timeout=QUERY_SECONDS).split()
+
+
+def reserved_nodes(text: str, name: str) -> list[str]:
+    """Return the nodes of a reservation, from the output of `scontrol show reservation`."""
+    reservations = {
+        fields["ReservationName"]: fields
+        for line in text.splitlines()
+        if "ReservationName" in (fields := _fields(line))
+    }
+    if name not in reservations:
+        raise setting_error(
+            "slurm.reservation",
+            name,
+            "not a reservation of this cluster.",
+            f"It has: {', '.join(reservations) or 'none'}.",
+        )
+    return host_names(reservations[name].get("Nodes", ""))
+
+
+def of_type(node: SlurmNode, gpu_type: str | None) -> SlurmNode:
+    """Count only the GPUs of this type, if one is set."""
+    if gpu_type is None:
+        return node
+    count = node.gpus_by_type.get(gpu_type, 0)
+    return replace(node, gpus=count, gpus_by_type={gpu_type: count} if count else {})
 
 
 def read_partition(name: str | None, *, constraint: str | None) -> Partition:
@@ -148,8 +215,32 @@ def partition_from(
         max_array_size=int(settings.get("MaxArraySize", 1001)),
         max_seconds=seconds_of(fields.get("MaxTime", "")),
         accounting=has_accounting(settings),
+        limits=_job_limits(settings, fields),
+        allocates_memory="MEMORY" in settings.get("SelectTypeParameters", "").upper(),
         version=settings.get("SLURM_VERSION", ""),
     )
+
+
+def _job_limits(settings: Mapping[str, str], partition: Mapping[str, str]) -> JobLimits:
+    """Read the limits of a job; the partition's defaults replace the cluster's."""
+    cpu, node = (
+        _count(partition.get(key, "")) or _count(settings.get(key, ""))
+        for key in ("DefMemPerCPU", "DefMemPerNode")
+    )
+    gpu = re.search(r"DefMemPerGPU=(\d+)", partition.get("JobDefaults", ""))
+    return JobLimits(
+        default_mib_per_cpu=cpu,
+        default_mib_per_node=None if cpu else node,
+        default_mib_per_gpu=int(gpu[1]) if gpu else None,
+        default_seconds=seconds_of(partition.get("DefaultTime", "")),
+        max_nodes=_count(partition.get("MaxNodes", "")),
+        exclusive=partition.get("OverSubscribe", "") == "EXCLUSIVE",
+    )
+
+
+def _count(text: str) -> int | None:
+    """Read a number; UNLIMITED and 0 mean that there is none."""
+    return int(text) or None if text.isdigit() else None
 
 
 def read_nodes(text: str) -> Iterator[SlurmNode]:
@@ -164,7 +255,9 @@ def read_nodes(text: str) -> Iterator[SlurmNode]:
             name=fields["NodeName"],
             cpus=int(fields.get("CPUEfctv") or fields.get("CPUTot") or 1),
             threads_per_core=int(fields.get("ThreadsPerCore", 1)),
-            gpus=read_gpus(fields.get("Gres", "")),
+            gpus=sum((types := read_gpus(fields.get("Gres", ""))).values()),
+            gpus_by_type={name: count for name, count in types.items() if name},
+            memory_mib=_memory(fields),
             state=state,
             usable=usable,
             reason=None if usable else _reason(line) or f"its state is {state}",
@@ -185,14 +278,21 @@ def is_usable(state: str) -> bool:
     return words[0] in _USABLE_BASES and _UNUSABLE_FLAGS.isdisjoint(words)
 
 
-def read_gpus(gres: str) -> int:
-    """Count the GPUs, and only those, of `gpu:a100:4(S:0-1),gpu:h100:4,shard:8` → 8."""
-    count = 0
+def _memory(fields: Mapping[str, str]) -> int | None:
+    total = _count(fields.get("RealMemory", ""))
+    return None if total is None else total - int(_count(fields.get("MemSpecLimit", "")) or 0)
+
+
+def read_gpus(gres: str) -> dict[str, int]:
+    """Count the GPUs, and only those: `gpu:a100:4(S:0-1),gpu:2,shard:8` → {"a100": 4, "": 2}."""
+    counts: dict[str, int] = {}
     for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
         name, *parts = entry.strip().split(":")
         if name == "gpu":
-            count += int(parts[-1]) if parts and parts[-1].isdigit() else 1
-    return count
+            number = int(parts.pop()) if parts and parts[-1].isdigit() else 1
+            kind = parts[0] if parts else ""
+            counts[kind] = counts.get(kind, 0) + number
+    return counts
 
 
 def matches(constraint: str | None, features: Collection[str]) -> bool:
@@ -219,6 +319,7 @@ def check_settings(config: Config) -> None:
         "partition": (slurm.partition or "",), "account": (slurm.account or "",),
         "qos": (slurm.qos or "",), "time_limit": (slurm.time_limit or "",),
         "constraint": (slurm.constraint or "",), "reservation": (slurm.reservation or "",),
+        "exclude": (slurm.exclude or "",), "gpu_type": (slurm.gpu_type or "",),
     }  # fmt: skip
     for key, values in texts.items():
         for value in values:
@@ -227,6 +328,13 @@ def check_settings(config: Config) -> None:
                 raise setting_error(f"slurm.{key}", value, problem, "Write one item per line.")
     for value in slurm.sbatch:
         check_sbatch_option(value)
+    if slurm.memory is not None and mebibytes(slurm.memory) is None:
+        raise setting_error(
+            "slurm.memory",
+            slurm.memory,
+            "not an amount of memory in Slurm's notation.",
+            "Write '32G' or '500M'.",
+        )
     if slurm.time_limit is not None and not _TIME.fullmatch(slurm.time_limit):
         raise setting_error(
             "slurm.time_limit",
@@ -242,6 +350,15 @@ def check_settings(config: Config) -> None:
             "job only (decision D11).",
             "Set slurm.start = 'gang'.",
         )
+
+
+def mebibytes(text: str) -> int | None:
+    """Convert `32G`, `500M`, `500` (MiB) or `1T` as sbatch does; None: not an amount."""
+    match = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text, re.IGNORECASE)
+    if match is None or not int(match[1]):
+        return None
+    factor = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()]
+    return max(1, int(int(match[1]) * factor))
 
 
 def check_sbatch_option(text: str) -> None:

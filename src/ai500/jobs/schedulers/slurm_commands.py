@@ -286,6 +286,21 @@ def submit_script(script: str, *, options: Sequence[str]) -> str:
     return job_id
 
 
+def refusal(script: str) -> str | None:
+    """Return why Slurm would refuse the script, from `sbatch --test-only`; None: it would not."""
+    try:
+        run_slurm(("sbatch", "--test-only"), timeout=QUERY_SECONDS, stdin=script)
+    except (CommandFailedError, QueueFullError) as error:
+        text = error.stderr if isinstance(error, CommandFailedError) else str(error)
+        return " ".join(
+            line.removeprefix("sbatch: error: ").removeprefix("allocation failure: ")
+            for line in text.splitlines()
+        )
+    except SlurmUnavailableError:
+        return None
+    return None
+
+
 def cancel_jobs(ids: Sequence[str]) -> None:
     """Cancel all these jobs in one call; jobs that have ended are ignored."""
     _scancel(ids)

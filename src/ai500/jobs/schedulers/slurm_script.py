@@ -59,6 +59,8 @@ class Request:
     job_slots_per_node: int
     """Slots of the whole job on a node: in a gang several members may share one."""
     cpus_per_slot: int
+    memory_mib_per_slot: int | None
+    """Memory to request with each slot; None: the site's default."""
     accelerators: bool
     """True if a slot is an accelerator, false if it is CPUs only."""
     at_once: int | None
@@ -182,6 +184,7 @@ def site_options(slurm: SlurmConfig) -> list[str]:
         "time": slurm.time_limit,
         "constraint": slurm.constraint,
         "reservation": slurm.reservation,
+        "exclude": slurm.exclude,
     }
     stated = [f"--{name}={value}" for name, value in named.items() if value is not None]
     return [*stated, *(["--exclusive"] if slurm.exclusive else [])]
@@ -194,12 +197,14 @@ def _head(request: Request, options: list[str]) -> list[str]:
             f"--ntasks={request.straddling_slots}",
             f"--cpus-per-task={request.cpus_per_slot}",
             *_gpus(request, "--gpus-per-task", 1),
+            *_memory(request, "--mem-per-cpu", slots=1 / request.cpus_per_slot),
         ]
     else:
         resources = [
             "--ntasks-per-node=1",
             f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
             *_gpus(request, "--gpus-per-node", request.job_slots_per_node),
+            *_memory(request, "--mem", slots=request.job_slots_per_node),
         ]
     options = [
         f"--job-name={request.name}",
@@ -231,7 +236,14 @@ def _set_up(request: Request) -> list[str]:
 
 def _gpus(request: Request, flag: str, count: int) -> list[str]:
     requested = request.accelerators and request.slurm.gpus_per_task
-    return [f"{flag}={count}"] if requested else []
+    kind = f"{request.slurm.gpu_type}:" if request.slurm.gpu_type else ""
+    return [f"{flag}={kind}{count}"] if requested else []
+
+
+def _memory(request: Request, flag: str, *, slots: float) -> list[str]:
+    if request.memory_mib_per_slot is None:
+        return []
+    return [f"{flag}={int(request.memory_mib_per_slot * slots)}M"]
 
 
 def _member_step(request: Request, place: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-module @jit_forward attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+module @jit_log_probabilities attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<64xf32>, %arg1: tensor<64x64xf32>, %arg2: tensor<192xf32>, %arg3: tensor<192x64xf32>, %arg4: tensor<64xf32>, %arg5: tensor<64xf32>, %arg6: tensor<64xf32>, %arg7: tensor<64x256xf32>, %arg8: tensor<256xf32>, %arg9: tensor<256x64xf32>, %arg10: tensor<64xf32>, %arg11: tensor<64xf32>, %arg12: tensor<64xf32>, %arg13: tensor<64x64xf32>, %arg14: tensor<192xf32>, %arg15: tensor<192x64xf32>, %arg16: tensor<64xf32>, %arg17: tensor<64xf32>, %arg18: tensor<64xf32>, %arg19: tensor<64x256xf32>, %arg20: tensor<256xf32>, %arg21: tensor<256x64xf32>, %arg22: tensor<64xf32>, %arg23: tensor<64xf32>, %arg24: tensor<64xf32>, %arg25: tensor<64xf32>, %arg26: tensor<128x64xf32>, %arg27: tensor<256x64xf32>, %arg28: tensor<2x129xi32>) -> (tensor<2x128xf32> {jax.result_info = "result"}) {
     %0 = stablehlo.slice %arg28 [0:2, 0:128] : (tensor<2x129xi32>) -> tensor<2x128xi32>
     %c = stablehlo.constant dense<0> : tensor<i32>
@@ -71,9 +71,9 @@ module @jit_forward attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
     %c_7 = stablehlo.constant dense<true> : tensor<i1>
     %59 = stablehlo.broadcast_in_dim %c_7, dims = [] : (tensor<i1>) -> tensor<128x128xi1>
     %60 = call @tril(%59) : (tensor<128x128xi1>) -> tensor<128x128xi1>
-    %cst_8 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %c_8 = stablehlo.constant dense<0> : tensor<i32>
     %cst_9 = stablehlo.constant dense<0xFF800000> : tensor<f32>
-    %61 = call @_where(%60, %cst_8, %cst_9) : (tensor<128x128xi1>, tensor<f32>, tensor<f32>) -> tensor<128x128xf32>
+    %61 = call @_where(%60, %c_8, %cst_9) : (tensor<128x128xi1>, tensor<i32>, tensor<f32>) -> tensor<128x128xf32>
     %62 = stablehlo.convert %61 : tensor<128x128xf32>
     %63 = stablehlo.broadcast_in_dim %62, dims = [2, 3] : (tensor<128x128xf32>) -> tensor<1x1x128x128xf32>
     %64 = stablehlo.broadcast_in_dim %63, dims = [0, 1, 2, 3] : (tensor<1x1x128x128xf32>) -> tensor<2x4x128x128xf32>
@@ -225,9 +225,9 @@ module @jit_forward attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
     %c_29 = stablehlo.constant dense<true> : tensor<i1>
     %191 = stablehlo.broadcast_in_dim %c_29, dims = [] : (tensor<i1>) -> tensor<128x128xi1>
     %192 = call @tril(%191) : (tensor<128x128xi1>) -> tensor<128x128xi1>
-    %cst_30 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %c_30 = stablehlo.constant dense<0> : tensor<i32>
     %cst_31 = stablehlo.constant dense<0xFF800000> : tensor<f32>
-    %193 = call @_where(%192, %cst_30, %cst_31) : (tensor<128x128xi1>, tensor<f32>, tensor<f32>) -> tensor<128x128xf32>
+    %193 = call @_where(%192, %c_30, %cst_31) : (tensor<128x128xi1>, tensor<i32>, tensor<f32>) -> tensor<128x128xf32>
     %194 = stablehlo.convert %193 : tensor<128x128xf32>
     %195 = stablehlo.broadcast_in_dim %194, dims = [2, 3] : (tensor<128x128xf32>) -> tensor<1x1x128x128xf32>
     %196 = stablehlo.broadcast_in_dim %195, dims = [0, 1, 2, 3] : (tensor<1x1x128x128xf32>) -> tensor<2x4x128x128xf32>
@@ -375,11 +375,12 @@ module @jit_forward attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas
     %6 = stablehlo.select %4, %arg0, %5 : tensor<128x128xi1>, tensor<128x128xi1>
     return %6 : tensor<128x128xi1>
   }
-  func.func private @_where(%arg0: tensor<128x128xi1>, %arg1: tensor<f32>, %arg2: tensor<f32>) -> tensor<128x128xf32> {
-    %0 = stablehlo.broadcast_in_dim %arg1, dims = [] : (tensor<f32>) -> tensor<128x128xf32>
-    %1 = stablehlo.broadcast_in_dim %arg2, dims = [] : (tensor<f32>) -> tensor<128x128xf32>
-    %2 = stablehlo.select %arg0, %0, %1 : tensor<128x128xi1>, tensor<128x128xf32>
-    return %2 : tensor<128x128xf32>
+  func.func private @_where(%arg0: tensor<128x128xi1>, %arg1: tensor<i32>, %arg2: tensor<f32>) -> tensor<128x128xf32> {
+    %0 = stablehlo.convert %arg1 : (tensor<i32>) -> tensor<f32>
+    %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<128x128xf32>
+    %2 = stablehlo.broadcast_in_dim %arg2, dims = [] : (tensor<f32>) -> tensor<128x128xf32>
+    %3 = stablehlo.select %arg0, %1, %2 : tensor<128x128xi1>, tensor<128x128xf32>
+    return %3 : tensor<128x128xf32>
   }
   func.func private @log_softmax(%arg0: tensor<256x256xf32>) -> tensor<256x256xf32> {
     %cst = stablehlo.constant dense<0xFF800000> : tensor<f32>

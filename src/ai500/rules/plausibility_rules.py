@@ -1,0 +1,450 @@
+"""Rules about what no machine does: rates, times, power and records that can't be of a real run.
+
+Every bound is far from what a real run records, so that no valid run is refused; a forgery within
+the bounds is found only by a rerun. docs/verification.md lists which forgeries are which.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from ai500.core.clocks import MAX_DRIFT, Clocks, Measurement, host_of
+from ai500.core.events import Event
+from ai500.core.units import human_seconds, human_si
+from ai500.inventory.peaks import data_sheet, largest_flops
+from ai500.metrics.trials import TRAINING_EVENTS
+from ai500.records import TrialScore
+from ai500.rules.evidence import Evidence, TrialEvidence, effective
+from ai500.rules.record_rules import events_by_member, is_script, members_with_events
+from ai500.rules.rule import RUN_AGAIN, Observation, rule
+
+# Winograd's F(4×4, 3×3) does 36 multiplications where 144 are counted (Lavin and Gray, 2016); no
+# fast algorithm of a training library saves more.
+FAST_ALGORITHMS = 4.0
+# Kernels of a run may have better shapes than those that `ai500 roofline` measures, and counted
+# operations include some that are no products.
+CEILING_MARGIN = 1.5
+# A step is dozens of dependent kernels. A GPU starts one in more than 1 µs even from a CUDA graph,
+# and a function call takes as long on a CPU.
+LEAST_STEP_SECONDS = 20e-6
+# The first epoch includes what was not warmed up; shared accelerators are faster while other
+# members have not started.
+LEAST_FIRST_EPOCH_SHARE = 0.05
+# The worker reads the node's state right after its last step: 1.2 s later on an H200 node.
+MAX_AFTER_SECONDS, MAX_AFTER_SHARE = 60.0, 0.05
+# Reading the state and the event's clock are two calls.
+SAME_MOMENT_SECONDS = 1.0
+# NTP keeps hosts of a cluster within milliseconds; without it they are minutes apart.
+MAX_HOSTS_APART_SECONDS = 600.0
+# NTP slews a clock by at most 5e-4; a correction at start-up is a step.
+MAX_SLEW, MAX_STEP_SECONDS = 1e-3, 1.0
+# An accelerator that trains draws at least a twentieth of its largest power: idle ones draw a
+# tenth (H100: 70 of 700 W), and no computer that trains draws less than a watt.
+LEAST_POWER_SHARE, LEAST_NODE_WATTS = 0.05, 1.0
+# A power limit holds for an average over milliseconds.
+LIMIT_MARGIN = 1.5
+# Two members never have the same loss in half of their epochs: other bootstraps, other weights.
+COPIED_SHARE = 0.5
+MICROSECONDS = 6
+
+
+@rule(source="vendors' data sheets")
+def possible_rate(evidence: Evidence) -> Iterator[Observation]:
+    """Score no rate that the accelerators can't reach: four times their peak by name."""
+    precisions = {
+        effective(member, "numerics", "precision") or evidence.plan.hyperparameters.precision
+        for member in evidence.members
+    }
+    names = {member.device_name for member in evidence.members}
+    for trial, score in _scored_trials(evidence):
+        if score.flops is None or not names:
+            continue  # rules "official convention" and "whole ensemble"
+        devices, limit = evidence.plan.system_scale, 0.0
+        for precision in map(str, precisions):
+            if evidence.plan.device == "cpu":
+                rate = largest_flops("", precision, cores=_cores(evidence, trial))
+            else:
+                rate = devices * max(largest_flops(name, precision) for name in names)
+            limit = max(limit, FAST_ALGORITHMS * rate)
+        if score.flops > limit:
+            yield Observation(
+                f"trial {trial.trial}: {human_si(score.flops)}FLOPS in {'/'.join(precisions)} is "
+                f"more than {devices} × {'/'.join(sorted(names))} can reach",
+                RUN_AGAIN,
+                reference=f"at most {human_si(limit)}FLOPS",
+                run=f"{human_si(score.flops)}FLOPS",
+            )
+
+
+def _scored_trials(evidence: Evidence) -> Iterator[tuple[TrialEvidence, TrialScore]]:
+    """Yield the records of each trial with its score."""
+    records = {trial.trial: trial for trial in evidence.trials}
+    for score in evidence.score.trials:
+        if score.trial in records:
+            yield records[score.trial], score
+
+
+def _by_trial(evidence: Evidence) -> dict[Any, list[Event]]:
+    """Group the events of trials by their number, in the order of the log."""
+    groups: dict[Any, list[Event]] = {}
+    for event in evidence.events:
+        if "trial" in event:
+            groups.setdefault(event["trial"], []).append(event)
+    return groups
+
+
+def _cores(evidence: Evidence, trial: TrialEvidence) -> int:
+    """Return the logical processors of the nodes of a trial, by their own descriptions."""
+    threads = {node.hostname: node.processors.threads or 0 for _, node in trial.nodes}
+    detected = evidence.system.cores if evidence.system is not None else 1
+    return max(sum(threads.values()), len(evidence.plan.nodes) * detected)
+
+
+@rule(source="V2 §6")
+def under_submitted_ceilings(evidence: Evidence) -> Iterator[Observation]:
+    """Score no rate above the ceilings of the roofline that is submitted with the run."""
+    roofline = evidence.ceilings
+    if roofline is None or not roofline.flops:
+        return
+    used = {str(effective(member, "numerics", "precision")) for member in evidence.members}
+    kernels = {precision.removeprefix("mixed-") for precision in used}
+    rate = max(roofline.flops.get(kernel, max(roofline.flops.values())) for kernel in kernels)
+    for trial, score in _scored_trials(evidence):
+        units = evidence.plan.system_scale
+        if roofline.unit == "core":
+            units = _cores(evidence, trial)
+        limit = CEILING_MARGIN * rate * units
+        if score.flops is not None and score.flops > limit:
+            yield Observation(
+                f"trial {trial.trial}: {human_si(score.flops)}FLOPS is above the measured ceiling "
+                f"of {units} × {roofline.device_name}",
+                "Measure the roofline on the nodes of the run.",
+                reference=f"at most {human_si(limit)}FLOPS",
+                run=f"{human_si(score.flops)}FLOPS",
+            )
+
+
+@rule(source="V2 §5.3.2", program="ensemble")
+def least_step_time(evidence: Evidence) -> Iterator[Observation]:
+    """Take longer for a step than a kernel takes to start."""
+    for trial, member, events in members_with_events(evidence):
+        for earlier, epoch in _epochs(events):
+            seconds, steps = epoch["monotonic"] - earlier["monotonic"], epoch["steps"]
+            if seconds < steps * LEAST_STEP_SECONDS:
+                yield Observation(
+                    f"member {member.member} of trial {trial}: {steps} steps of epoch "
+                    f"{epoch['epoch']} in {human_seconds(max(0.0, seconds))}",
+                    RUN_AGAIN,
+                    reference=f"at least {human_seconds(steps * LEAST_STEP_SECONDS)}",
+                )
+                break
+
+
+@rule(source="V2 §5.3.2, decision D6", program="ensemble")
+def whole_first_epoch(evidence: Evidence) -> Iterator[Observation]:
+    """Start the window with the first batch: the first epoch takes as long as the others."""
+    share = LEAST_FIRST_EPOCH_SHARE / max(1, evidence.plan.members_per_accelerator)
+    for trial, member, events in members_with_events(evidence):
+        seconds = {
+            epoch["epoch"]: epoch["monotonic"] - earlier["monotonic"]
+            for earlier, epoch in _epochs(events)
+        }
+        others = [value for number, value in seconds.items() if number != 1]
+        if 1 in seconds and others and seconds[1] < share * median(others):
+            yield Observation(
+                f"member {member.member} of trial {trial}: its first epoch took "
+                f"{human_seconds(seconds[1])}, the others {human_seconds(median(others))}",
+                RUN_AGAIN,
+            )
+
+
+def _epochs(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+    """Yield each epoch with the event before it, where both clocks can be compared.
+
+    An epoch that an interruption divided has no length.
+    """
+    for earlier, later in pairwise(events):
+        if (
+            later["event"] == "epoch"
+            and earlier["event"] not in ("resumed", "interrupted")
+            and host_of(earlier) == host_of(later)
+        ):
+            yield earlier, later
+
+
+@rule(source="decision D6")
+def window_as_controlled(evidence: Evidence) -> Iterator[Observation]:
+    """Train between the trial's start and its aggregation, by the controller's own clock."""
+    by_trial = _by_trial(evidence)
+    for trial in evidence.trials:
+        events = by_trial.get(trial.trial, [])
+        starts = [event for event in events if event["event"] == "trial_start"]
+        results = [event for event in events if event["event"] == "aggregate"]
+        training = [event for event in events if event["event"] in TRAINING_EVENTS]
+        if not starts or not results or not training:
+            continue  # rules "unique seeds" and "window in order"
+        clocks = Clocks(events)
+        outside = [
+            event
+            for event in training
+            if _outside(event, starts[0], results[-1], clocks) > SAME_MOMENT_SECONDS
+        ]
+        if outside:
+            yield Observation(
+                f"trial {trial.trial}: {len(outside)} events of members, such as "
+                f"{outside[0]['event']!r} of member {outside[0].get('member')}, are outside of the "
+                "controller's events 'trial_start' and 'aggregate'",
+                RUN_AGAIN,
+            )
+
+
+def _outside(event: Event, start: Event, result: Event, clocks: Clocks) -> float:
+    """Return the seconds by which an event is outside of an interval; at most 0 inside."""
+    clock, allowed, bounds = "monotonic", 0.0, []
+    if host_of(event) != host_of(start) or host_of(event) != host_of(result):
+        clock, allowed = "wall", MAX_HOSTS_APART_SECONDS
+    if host_of(event)[0] == host_of(start)[0]:
+        allowed = min(allowed, SAME_MOMENT_SECONDS)  # one host has one wall clock
+    for corrected in (event, clocks.corrected(event)):
+        bounds += [start[clock] - corrected[clock], corrected[clock] - result[clock]]
+        if clock == "monotonic":
+            break
+    return float(max(bounds)) - allowed
+
+
+@rule(source="decision D6")
+def one_boot_of_an_attempt(evidence: Evidence) -> Iterator[Observation]:
+    """Record one attempt of a member on one boot of one host: another boot is another attempt."""
+    for (trial, member), events in events_by_member(evidence).items():
+        hosts: dict[Any, set[Any]] = {}
+        for event in events:
+            hosts.setdefault(event.get("attempt"), set()).add(host_of(event))
+        for attempt, boots in hosts.items():
+            if len(boots) > 1:
+                yield Observation(
+                    f"member {member} of trial {trial}: its attempt {attempt} has events of "
+                    f"{len(boots)} boots",
+                    RUN_AGAIN,
+                )
+
+
+@rule(source="decision D6")
+def steady_clocks(evidence: Evidence) -> Iterator[Observation]:
+    """Measure offsets that a clock can have: steady on a host, and none against itself."""
+    for trial, events in _by_trial(evidence).items():
+        measured: dict[Any, list[Measurement]] = {}
+        for event in events:
+            if event["event"] == "clock":
+                measured.setdefault(host_of(event), []).append(
+                    Measurement(
+                        event["wall"], event["offset_seconds"], event["uncertainty_seconds"],
+                        event["reference"],
+                    )
+                )  # fmt: skip
+        for (host, _), values in measured.items():
+            values.sort(key=lambda value: value.wall)
+            own = [value for value in values if value.reference == host]
+            jumps = [
+                abs(later.offset_seconds - earlier.offset_seconds) - _steady(earlier, later)
+                for earlier, later in pairwise(values)
+                if earlier.reference == later.reference
+            ]
+            jumps += [
+                abs(value.offset_seconds) - value.uncertainty_seconds - MAX_STEP_SECONDS
+                for value in own
+            ]
+            if any(jump > 0 for jump in jumps):
+                yield Observation(
+                    f"trial {trial}: the measured offset of host {host}'s clock is not that "
+                    "of a clock",
+                    "Synchronize the nodes' clocks, and run it again.",
+                )
+
+
+def _steady(earlier: Measurement, later: Measurement) -> float:
+    uncertainty = earlier.uncertainty_seconds + later.uncertainty_seconds
+    return uncertainty + MAX_STEP_SECONDS + (MAX_SLEW + MAX_DRIFT) * abs(later.wall - earlier.wall)
+
+
+@rule(source="V2 §5.3.3")
+def window_as_described(evidence: Evidence) -> Iterator[Observation]:
+    """Train between the states of the node before and after it, which the worker records."""
+    if is_script(evidence):  # rule "worker of ai500"
+        return
+    walls: dict[tuple[Any, ...], list[float]] = {}
+    for event in evidence.events:
+        if event["event"] in TRAINING_EVENTS:
+            place: tuple[Any, ...] = (event.get("trial"), event.get("host"))
+            walls.setdefault(place, []).append(event["wall"])
+            walls.setdefault((*place, event.get("member")), []).append(event["wall"])
+    for trial in evidence.trials:
+        for host in {node.hostname for _, node in trial.nodes}:
+            walls.get((trial.trial, host), []).sort()
+        for member, node in trial.nodes:
+            on_host = walls.get((trial.trial, node.hostname), [])
+            own = walls.get((trial.trial, node.hostname, member), [])
+            owner = f"trial {trial.trial}: node {node.hostname}'s description by member {member}"
+            if not own:
+                continue  # a member's other nodes: its rank 0 writes the events
+            if node.after is None:
+                message = f"{owner} has no state after training"
+                yield Observation(message, RUN_AGAIN, unchecked=True)
+                continue
+            before, after = node.before.wall, node.after.wall
+            if min(own) < before - SAME_MOMENT_SECONDS or max(own) > after + SAME_MOMENT_SECONDS:
+                yield Observation(
+                    f"{owner} was recorded during its training, not before and after", RUN_AGAIN
+                )
+            # Members of one process end before its description.
+            earlier = bisect_right(on_host, after)
+            late = after - (on_host[earlier - 1] if earlier else max(own))
+            seconds = max(own) - min(own)
+            if late > MAX_AFTER_SECONDS + MAX_AFTER_SHARE * seconds:
+                yield Observation(
+                    f"{owner} was recorded {human_seconds(late)} after the end of a training of "
+                    f"{human_seconds(seconds)}",
+                    RUN_AGAIN,
+                )
+
+
+@rule(source="V2 §5.3.3")
+def window_as_metered(evidence: Evidence) -> Iterator[Observation]:
+    """Train while the meters record: they start before a member's window."""
+    starts: dict[tuple[Any, ...], float] = {}
+    for event in evidence.events:
+        if event["event"] in TRAINING_EVENTS:
+            key = (event.get("trial"), event.get("member"), host_of(event))
+            starts[key] = min(starts.get(key, event["monotonic"]), event["monotonic"])
+    for trial in evidence.trials:
+        for span in trial.meter_spans:
+            start = starts.get((trial.trial, span.member, span.host), span.first)
+            if start < span.first - SAME_MOMENT_SECONDS:
+                yield Observation(
+                    f"trial {trial.trial}: member {span.member} trained "
+                    f"{human_seconds(span.first - start)} before its meters were started",
+                    RUN_AGAIN,
+                )
+
+
+@rule(source="vendors' data sheets")
+def plausible_power(evidence: Evidence) -> Iterator[Observation]:
+    """Measure watts that the metered devices can draw: between idle and their power limit."""
+    plan = evidence.plan
+    for trial, score in _scored_trials(evidence):
+        watts, coverage = score.watts, score.power_coverage or ""
+        if watts is None:
+            continue
+        nodes = len({share.node for mapping in plan.mapping for share in mapping.shares})
+        least, most = nodes * LEAST_NODE_WATTS, float("inf")
+        if "accelerators" in coverage or "whole nodes" in coverage:
+            sheets = [data_sheet(member.device_name) for member in trial.members]
+            known = [sheet.watts for sheet in sheets if sheet is not None]
+            if known:
+                least = max(least, plan.system_scale * LEAST_POWER_SHARE * min(known))
+        if coverage.startswith("accelerators") and "+" not in coverage:
+            limits = {
+                (node.hostname, device.uuid or device.index): device.power_limit_watts
+                for _, node in trial.nodes
+                for device in node.accelerators
+            }
+            drawn = [limit for limit in limits.values() if limit is not None]
+            if limits and len(drawn) == len(limits):
+                most = LIMIT_MARGIN * sum(drawn)
+        if not least <= watts <= most:
+            upper = "" if most == float("inf") else f" and at most {most:.4g} W"
+            yield Observation(
+                f"trial {trial.trial}: {watts:.3g} W of {coverage} on {nodes} node(s)",
+                "Check the meters, and run it again.",
+                reference=f"at least {least:.3g} W{upper}",
+                run=f"{watts:.3g} W",
+            )
+
+
+@rule(source="V2 §5.3.2", program="ensemble")
+def no_copied_members(evidence: Evidence) -> Iterator[Observation]:
+    """Train every member for itself: two members never have the same losses or times."""
+    losses: dict[tuple[str, Any], str] = {}
+    times: dict[tuple[str, Any], tuple[int, str]] = {}
+    for trial, member, events in members_with_events(evidence):
+        owner = f"member {member.member} of trial {trial}"
+        same_losses: Counter[str] = Counter()
+        same_times: Counter[str] = Counter()
+        epochs = list(_epochs(events))
+        for earlier, epoch in epochs:
+            number = str(epoch["epoch"])
+            first = losses.setdefault((number, epoch.get("loss") or owner), owner)
+            same_losses[first] += first != owner
+            seconds = round(epoch["monotonic"] - earlier["monotonic"], MICROSECONDS)
+            first_trial, first = times.setdefault((number, seconds), (trial, owner))
+            same_times[first] += first_trial != trial
+        for kind, counts in (("losses", same_losses), ("times", same_times)):
+            first, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+            if count >= 2 and count > COPIED_SHARE * len(epochs):
+                yield Observation(
+                    f"{owner} has the {kind} of {first} in {count} of {len(epochs)} epochs",
+                    RUN_AGAIN,
+                )
+
+
+@rule(source="V2 §5.1.7, §5.1.9")
+def accelerators_as_described(evidence: Evidence) -> Iterator[Observation]:
+    """Claim the processors and accelerators that the nodes describe themselves."""
+    if is_script(evidence):  # rule "worker of ai500"
+        return
+    plan, system = evidence.plan, evidence.system
+    for trial in evidence.trials:
+        if not trial.nodes:
+            message = f"trial {trial.trial}: no node described itself"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+            continue
+        devices = {
+            (node.hostname, device.uuid or (member, device.index)): device.name
+            for member, node in trial.nodes
+            for device in node.accelerators
+        }
+        if plan.device != "cpu":
+            claimed = len(
+                {(s.node, slot) for m in plan.mapping if m.wave == 0 for s in m.shares
+                 for slot in s.slots}
+            )  # fmt: skip
+            if claimed > len(devices):
+                yield Observation(
+                    f"trial {trial.trial}: the plan has {claimed} accelerators, its nodes describe "
+                    f"{len(devices)}",
+                    RUN_AGAIN,
+                    reference=str(len(devices)),
+                    run=str(claimed),
+                )
+            for name in sorted({member.device_name for member in trial.members}):
+                # torch adds the profile of a part of a device to its name.
+                if not any(
+                    name in described or described in name for described in devices.values()
+                ):
+                    yield _other_device(trial, name, sorted(set(devices.values())))
+        for _, node in trial.nodes:
+            model = node.processors.model
+            same_host = system is not None and system.hostname == node.hostname
+            if same_host and system is not None and model and system.cpu != model:
+                yield _other_device(trial, system.cpu, [model])
+                break
+
+
+def _other_device(trial: TrialEvidence, name: str, described: Sequence[str]) -> Observation:
+    return Observation(
+        f"trial {trial.trial}: {name} is claimed, the nodes describe {', '.join(described)}",
+        RUN_AGAIN,
+        reference=", ".join(described),
+        run=name,
+    )
+
+
+PLAUSIBILITY_RULES = (
+    possible_rate, under_submitted_ceilings, least_step_time, whole_first_epoch,
+    window_as_controlled, one_boot_of_an_attempt, steady_clocks, window_as_described,
+    window_as_metered, plausible_power, no_copied_members, accelerators_as_described,
+)  # fmt: skip

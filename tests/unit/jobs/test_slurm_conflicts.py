@@ -1,0 +1,81 @@
+"""What cannot run on Slurm as planned: a conflict for each, and none without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ai500.config import load
+from ai500.jobs.schedulers.slurm import memory_mib_per_slot
+from ai500.jobs.schedulers.slurm_conflicts import conflicts
+from ai500.pipeline import planning
+from ai500.records import Cluster, JobLimits
+from tests.support.simulated_slurm import MACHINE
+
+LIMITS = JobLimits(memory_mib_per_node=512_000, default_mib_per_cpu=4_000, gpu_types=("a100",))
+
+
+def found(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
+    """Plan eight one-GPU members on two nodes of four; return the conflicts."""
+    cluster = Cluster(
+        name="c", partition="gpu", nodes=("n1", "n2"), unusable={}, cpus_per_node=64,
+        threads_per_core=1, accelerators_per_node=4, max_array_size=1001, max_seconds=86_400,
+        accounting=False, version="22.05", limits=replace(LIMITS, **limits),
+    )  # fmt: skip
+    overrides = {
+        "ensemble.size": 8, "parallel.degree": 1, "system.device": "cuda",
+        "scheduler.kind": "slurm", **(settings or {}),
+    }  # fmt: skip
+    config = load(overrides=overrides)
+    return list(conflicts(config, planning.make_plan(config, MACHINE, cluster)))
+
+
+def test_an_ordinary_plan_has_none() -> None:
+    assert found() == []
+    assert found({"slurm.start": "gang"}) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits", "words"),
+    [
+        ({"slurm.exclusive": True}, {}, ("slurm.exclusive", "4 members on one", "gang")),
+        ({}, {"exclusive": True}, ("OverSubscribe=EXCLUSIVE", "gang")),
+        ({}, {"default_mib_per_cpu": 9_000}, ("DefMemPerCPU", "3 of 4 jobs", "'128000M'")),
+        ({}, {"default_mib_per_cpu": None, "default_mib_per_node": 512_000},
+         ("DefMemPerNode", "1 of 4 jobs")),
+        ({}, {"default_mib_per_gpu": 200_000}, ("DefMemPerGPU", "2 of 4 jobs")),
+        ({"slurm.memory": "200G"}, {}, ("slurm.memory = 200G", "2 of 4 jobs")),
+        ({"slurm.start": "gang", "slurm.memory": "200G"}, {}, ("0 of 1 jobs",)),
+        ({"slurm.start": "gang"}, {"max_nodes": 1}, ("2 nodes", "MaxNodes", "array")),
+        ({"ensemble.size": 1, "parallel.degree": 8}, {"max_nodes": 1}, ("a member takes 2 nodes",)),
+        ({"slurm.time_limit": "2"}, {}, ("slurm.time_limit", "would never train", "'3'")),
+        ({}, {"default_seconds": 60}, ("default time limit", "would never train")),
+        ({"slurm.cpus_per_accelerator": 20}, {}, ("4 slots of 20 CPUs", "at most 16")),
+        ({}, {"gpu_types": ("a100", "h100")}, ("a100, h100", "slurm.gpu_type")),
+        ({"slurm.sbatch": ["--exclude=n1"]}, {}, ("--exclude=n1", "slurm.exclude")),
+        ({"slurm.sbatch": ["-w n1"]}, {}, ("-w n1", "slurm.exclude")),
+    ],
+)  # fmt: skip
+def test_each_conflict_is_named_with_its_fix(
+    settings: dict[str, Any], limits: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    texts = found(settings, **limits)
+    assert any(all(word in text for word in words) for text in texts), texts
+
+
+def test_without_a_default_each_slot_gets_its_share_of_the_memory() -> None:
+    cluster = Cluster("c", "p", ("a",), {}, 8, 4, 1001, None, False, "22.05")
+    config = load(
+        overrides={"ensemble.size": 4, "parallel.degree": 1, "system.device": "cuda",
+                   "scheduler.kind": "slurm"},
+    )  # fmt: skip
+
+    def share(**limits: Any) -> int | None:
+        made = planning.make_plan(config, MACHINE, replace(cluster, limits=JobLimits(**limits)))
+        return memory_mib_per_slot(made, config.slurm)
+
+    assert share(memory_mib_per_node=1_000) == 250
+    assert share(memory_mib_per_node=1_000, default_mib_per_cpu=10) is None
+    assert share() is None

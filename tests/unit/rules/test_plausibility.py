@@ -1,0 +1,193 @@
+"""Bounds of plausibility: just inside of each a run is valid, just outside it is not."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from ai500.inventory.peaks import CORE_FLOPS, data_sheet, data_sheets, largest_flops
+from ai500.pipeline import scoring
+from ai500.rules import plausibility_rules as rules
+from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
+from ai500.rules.judgement import judge
+from ai500.rules.plausibility_rules import PLAUSIBILITY_RULES
+from tests.support.rule_violations import (
+    Change,
+    after_training,
+    clock_event,
+    faster,
+    late_first_batch,
+    on_accelerators,
+    score,
+    trials,
+)
+from tests.support.synthetic_run import official_shape, write_synthetic_run
+
+
+@pytest.fixture(scope="module")
+def clean_run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    folder = tmp_path_factory.mktemp("plausibility") / "run"
+    return scoring.run_evidence(write_synthetic_run(folder, official_shape()))
+
+
+@pytest.fixture
+def clean(clean_run: Evidence) -> Evidence:
+    return copy.deepcopy(clean_run)
+
+
+def broken(evidence: Evidence) -> set[str]:
+    return {finding.rule for finding in judge(evidence, rules=PLAUSIBILITY_RULES).violations}
+
+
+H200 = rules.FAST_ALGORITHMS * 67e12
+EPOCH = 63 * rules.LEAST_STEP_SECONDS
+
+
+def with_ceilings(share: float) -> Change:
+    """Submit ceilings whose bound is this share of the run's FLOPS."""
+
+    def change(evidence: Evidence) -> Evidence:
+        rate = max(trial.flops or 0.0 for trial in evidence.score.trials)
+        core = share * rate / rules.CEILING_MARGIN / 2
+        return dataclasses.replace(evidence, ceilings=Ceilings("CPU", "core", {"fp32": core}))
+
+    return change
+
+
+def metered_from(seconds: float) -> Change:
+    """Start member 0's meters so long after its first batch."""
+
+    def change(evidence: Evidence) -> Evidence:
+        first = evidence.events_of("first_batch")[0]
+        host = (first["host"], first["boot"])
+        spans = [MeterSpan(host, 0, first["monotonic"] + seconds)]
+        return trials(meter_spans=spans)(evidence)
+
+    return change
+
+
+def both(first: Change, second: Change) -> Change:
+    return lambda evidence: second(first(evidence))
+
+
+BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
+    # rule, change by a number, number just inside, number just outside
+    ("possible rate", lambda x: score(flops=x), 3.999e12, 4.001e12),
+    ("possible rate", lambda x: both(on_accelerators("NVIDIA H200", 4, 4), score(flops=x)),
+     4 * H200 * 0.999, 4 * H200 * 1.001),
+    ("under submitted ceilings", with_ceilings, 1.001, 0.999),
+    ("least step time", lambda x: faster(x * EPOCH / 2.1), 1.2, 0.8),
+    ("whole first epoch", late_first_batch, 0.06, 0.04),
+    ("window as described", after_training, 55.0, 65.0),
+    ("window as described", after_training, -0.5, -5.0),
+    ("window as metered", metered_from, 0.5, 1.5),
+    ("steady clocks", lambda x: clock_event(offset_seconds=x), 0.9, 1.1),
+    ("plausible power", lambda x: score(watts=x, power_coverage="processors"), 1.01, 0.99),
+    ("plausible power",
+     lambda x: both(on_accelerators("NVIDIA H200", 4, 4),
+                    score(watts=x, power_coverage="accelerators")), 141.0, 139.0),
+    ("accelerators as described", lambda x: on_accelerators("NVIDIA H200", 4, int(x)), 4, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "change", "inside", "outside"), BOUNDS)
+def test_both_sides_of_a_bound(
+    rule: str, change: Callable[[float], Change], inside: float, outside: float, clean: Evidence
+) -> None:
+    slots = clean.plan.nodes[0].slots
+    mapped = {slot for m in clean.plan.mapping for share in m.shares for slot in share.slots}
+    assert len(slots) == len(mapped) == 4
+    assert rule not in broken(change(inside)(copy.deepcopy(clean)))
+    assert rule in broken(change(outside)(clean))
+
+
+def test_a_clean_run_is_plausible(clean: Evidence) -> None:
+    assert broken(clean) == set()
+
+
+def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
+    """No description of a node, or none after training, is a verdict of its own."""
+    for change, rule in (
+        (trials(nodes=[]), "accelerators as described"),
+        (
+            trials(
+                nodes=[
+                    (member, dataclasses.replace(node, after=None))
+                    for member, node in clean.trials[0].nodes
+                ]
+            ),
+            "window as described",
+        ),
+    ):
+        judgement = judge(change(copy.deepcopy(clean)), rules=PLAUSIBILITY_RULES)
+        assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
+
+
+def test_offsets_that_jump_between_two_measurements(clean: Evidence) -> None:
+    """Another host may be an hour off, at both ends of its training."""
+    elsewhere = {"host": "other", "boot": "1", "wall": 2e9}
+    hour = clock_event(offset_seconds=3600.0, **elsewhere)
+    later = clock_event(offset_seconds=3600.5, **(elsewhere | {"wall": 2e9 + 60}))
+    jump = clock_event(offset_seconds=3630.0, **(elsewhere | {"wall": 2e9 + 60}))
+    assert "steady clocks" not in broken(both(hour, later)(copy.deepcopy(clean)))
+    assert "steady clocks" in broken(both(hour, jump)(clean))
+
+
+def test_a_trial_with_another_trials_times(clean: Evidence) -> None:
+    """Times of trial 1, moved as a whole, with losses of their own."""
+    first = {
+        (e["event"], e.get("member"), e.get("epoch")): e["monotonic"]
+        for e in clean.events
+        if e.get("trial") == 1
+    }
+    start = next(e["monotonic"] for e in clean.events if e.get("trial") == 2)
+    begin = next(e["monotonic"] for e in clean.events if e.get("trial") == 1)
+    moved = [
+        e | {"monotonic": start - begin + first[e["event"], e.get("member"), e.get("epoch")]}
+        if e.get("trial") == 2
+        else e
+        for e in clean.events
+    ]
+    assert broken(dataclasses.replace(clean, events=moved)) == {"no copied members"}
+
+
+def test_members_on_another_host_may_be_minutes_apart(clean: Evidence) -> None:
+    """Without a common clock only an offset that no cluster has is a violation."""
+    other = {"host": "other", "boot": "1"}
+    start = next(e["wall"] for e in clean.events if e["event"] == "trial_start")
+    for seconds, expected in ((-500.0, False), (-700.0, True)):
+        moved = [
+            e | other | {"wall": start + seconds}
+            if e["event"] == "first_batch" and e["trial"] == 1
+            else e
+            for e in clean.events
+        ]
+        judged = broken(dataclasses.replace(clean, events=moved))
+        assert ("window as controlled" in judged) is expected
+
+
+def test_every_data_sheet_is_found_by_its_name_and_by_variants() -> None:
+    for sheet in data_sheets():
+        assert data_sheet(sheet.name) == sheet
+        assert sheet.source
+        assert sheet.flops["fp32"] < sheet.flops["fp16"]
+    for name, expected in (
+        ("NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA GH200 480GB", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100-SXM4-80GB"), ("NVIDIA L40", "NVIDIA L40S"),
+        ("AMD Instinct MI300A", "AMD Instinct MI300X"),
+    ):  # fmt: skip
+        sheet = data_sheet(name)
+        assert sheet is not None and sheet.name == expected
+    assert data_sheet("NVIDIA GeForce RTX 4090") is None
+
+
+def test_largest_rates() -> None:
+    assert largest_flops("NVIDIA H200", "mixed-bf16") == 989.4e12
+    assert largest_flops("Tesla V100-SXM2-32GB", "mixed-bf16") == 125e12  # computed in FP16 or less
+    assert largest_flops("A device of next year", "fp8") == 5000e12
+    assert largest_flops("", "fp32", cores=3) == 3 * CORE_FLOPS["fp32"]
+    assert largest_flops("", "mixed-fp16", cores=1) == max(CORE_FLOPS.values())
