@@ -11,10 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from ai500.core import events
-from ai500.records import TrainRecord, run_folder
+from ai500.projection import activations
+from ai500.records import Plan, TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
+from ai500.workloads.protocol import load_workload
 from tests.support.commands import SOURCE, Command, Start, processes_of, wait_for
 
 pytestmark = pytest.mark.timeout(600)
@@ -140,3 +143,28 @@ def test_another_number_of_processes_than_planned_is_refused(
     )
     assert alone.returncode != 0
     assert "runs as 1 processes, its plan says parallel.degree = 2" in alone.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["tensor", "pipeline"])
+def test_its_record_has_the_activations_that_its_ranks_exchange(
+    mode: str, undisturbed: Callable[[str], Path]
+) -> None:
+    """`ai500 project --activations` reads them."""
+    run = undisturbed(mode)
+    plan = run_folder.read(Plan, RunFolder(run).plan)
+    record = record_of(run)
+    described = record.effective["parallel"]
+    known = activations.read(run, plan)
+    # Steps before the timed ones are counted too, each with its images.
+    assert described["activations"]["images"] >= record.images
+    if mode == "tensor":
+        assert known.tensor_bytes and known.tensor_calls >= 2 and known.cut_bytes is None
+        return
+    model = load_workload(plan.workload).model(plan.definition).eval()
+    sizes: list[int] = []
+    last_of_first_stage = model.get_submodule(described["stages"][0][-1])
+    last_of_first_stage.register_forward_hook(lambda _m, _i, output: sizes.append(output.nbytes))
+    inputs = torch.zeros(1, *plan.definition.input_shape)
+    model(inputs)
+    assert known.cut_bytes == sizes[0]

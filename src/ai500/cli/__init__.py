@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -18,6 +19,8 @@ from ai500.cli.verbosity import NORMAL, Verbosity
 from ai500.core import __version__
 from ai500.core.atomic import explained
 from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
+
+NO_THREAD = "can't start new thread"  # CPython's only sign of a limit on processes (`ulimit -u`)
 
 app = typer.Typer(
     name="ai500",
@@ -68,6 +71,10 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         sys.exit(_report_system_error(error))
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        sys.exit(_report_system_error(OSError(errno.EAGAIN, str(error))))
 
 
 def _report_system_error(error: OSError) -> int:

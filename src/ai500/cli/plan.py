@@ -64,6 +64,10 @@ def plan(
         str | None,
         typer.Option("--network", help="System of `ai500 project` whose network the nodes have."),
     ] = None,
+    activations: Annotated[
+        Path | None,
+        typer.Option("--activations", help="For a divided model: run that divided its model so."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the plan of a run: members, mapping, operations, time.
@@ -76,7 +80,7 @@ def plan(
     config = selected.load()
     config, made = planned(config)
     if measured is not None or network is not None:
-        made = projected_time(made, measured, network)
+        made = projected_time(made, measured, network, activations)
     folder = RunFolder(Path("runs") / "RUN")
     scripts = preview(folder, config, made)
     problems = [*conflicts(config, made), *refusal(made, scripts)]

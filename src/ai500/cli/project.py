@@ -16,7 +16,7 @@ from ai500.core.units import human_seconds, human_si
 from ai500.parallel import schedules, topology
 from ai500.projection import application, page, platform, simulator
 from ai500.projection.answers import Answer, answer
-from ai500.projection.model import Settings
+from ai500.projection.model import Projection, Settings
 from ai500.projection.quantities import Kind, parse
 from ai500.records import run_folder
 from ai500.report.formats import flops, known, quality
@@ -55,14 +55,29 @@ def project(
     precision: Annotated[
         str | None, typer.Option("--precision", help="Communication precision. Default: the run's.")
     ] = None,
-    tensor: Annotated[int, typer.Option("--tensor", min=1, help="Tensor-parallel degree.")] = 1,
-    pipeline: Annotated[int, typer.Option("--pipeline", min=1, help="Pipeline stages.")] = 1,
+    activations: Annotated[
+        Path | None,
+        typer.Option("--activations", help="Run that divided its model: divide it so here."),
+    ] = None,
+    tensor: Annotated[
+        int | None, typer.Option("--tensor", min=1, help="Tensor ranks. Default: --activations'.")
+    ] = None,
+    pipeline: Annotated[
+        int | None, typer.Option("--pipeline", min=1, help="Stages. Default: --activations'.")
+    ] = None,
     microbatches: Annotated[
-        int, typer.Option("--microbatches", min=1, help="Micro-batches of a pipeline.")
-    ] = 8,
+        int | None, typer.Option("--microbatches", min=1, help="Default: one per stage.")
+    ] = None,
     activation_bytes: Annotated[
         str | None,
         typer.Option("--activation-bytes", help="Activations of an image at a cut, e.g. 3.2MB."),
+    ] = None,
+    staged: Annotated[
+        bool | None,
+        typer.Option(
+            "--staged/--unstaged",
+            help="Copy data to the nodes, or read the shared file system. Default: as the run.",
+        ),
     ] = None,
     sharded: Annotated[bool, typer.Option("--sharded", help="FSDP2 instead of DDP.")] = False,
     node_mtbf: Annotated[
@@ -86,16 +101,19 @@ def project(
         check_known(mode, [*topology.GRIDS, *schedules.ROUNDS], key="--mode")
     if precision is not None:
         check_known(precision, WIRE_BYTES, key="--precision")
-    target, work = platform.read(system), application.read_all(run, also or [])
+    target = platform.read(system)
+    work = application.read_all(run, also or [], activations=activations)
+    divided = work.activations
     settings = Settings(
         mode=mode,
         precision=precision,
         batch=batch,
-        tensor_degree=tensor,
-        pipeline_degree=pipeline,
-        microbatches=microbatches,
+        tensor_degree=tensor or (divided.tensor_degree if divided else 1),
+        pipeline_degree=pipeline or (divided.pipeline_degree if divided else 1),
+        microbatches=microbatches or (divided.microbatches if divided else None),
         activation_bytes=_parsed(activation_bytes, "bytes", key="--activation-bytes"),
         sharded=sharded,
+        staged=staged,
         node_mtbf_seconds=_parsed(node_mtbf, "time", key="--node-mtbf"),
     )
     if degree is not None and accelerators is not None and accelerators % degree:
@@ -130,6 +148,12 @@ def _parsed(text: str | None, kind: Kind, *, key: str) -> float | None:
     return None if text is None else parse(text, kind, key=key)
 
 
+def _shared(point: Projection) -> str:
+    """Return the divisor of Eq. 5 where members share accelerators [D11]."""
+    sharing = point.ensemble_size * point.parallel_degree // point.accelerators
+    return f" / {sharing} members on each" if sharing > 1 else ""
+
+
 def _show(result: Answer) -> None:
     point = result.projection
     mark = " (extrapolated)" if point.quality_extrapolated else ""
@@ -138,7 +162,7 @@ def _show(result: Answer) -> None:
         f"Projection: {result.run} on {result.system}{grown}",
         [
             ("Eq. 5", f"{point.accelerators:,} accelerators = M {point.ensemble_size:,} × "
-             f"P_degree {point.parallel_degree:,}"),
+             f"P_degree {point.parallel_degree:,}{_shared(point)}"),
             ("FLOPS", f"{flops(point.flops)} ({flops(point.low_flops)} to "
              f"{flops(point.high_flops)}), efficiency {point.efficiency:.1%}"),
             ("VFLOPS", known(point.vflops, lambda value: f"{human_si(value)}VFLOPS", "not known")

@@ -10,22 +10,28 @@ from statistics import fmean, median
 
 import numpy as np
 
+from ai500 import config as configuration
 from ai500.core import events
 from ai500.core.errors import InputError
 from ai500.metrics.quality import Target, target_of
 from ai500.profile.record import PrecisionProfile, Profile
-from ai500.projection.timeline import log_spread
+from ai500.projection.activations import Activations
+from ai500.projection.activations import read as read_activations
+from ai500.projection.timeline import first_bucket, log_spread
 from ai500.records import Plan, Score, TrainRecord, run_folder
+from ai500.records.fields import sample_bytes
 from ai500.records.run_folder import RunFolder, TrialFolder
 from ai500.roofline.place_run import KERNEL_PRECISION
-from ai500.roofline.records import RunPlacement, ceilings
+from ai500.roofline.records import RunPlacement, ceilings, peak_of
 
 BUCKET_BYTES = 25 * 2**20
 """Size of DistributedDataParallel's buckets."""
 STATE_COPIES = {"sgd": 2, "adagrad": 2, "lars": 2}
 """Optimizer → weights and state in a checkpoint, in copies of the weights; others: 3 (Adam)."""
 BACKWARD_SHARE = 2 / 3
-"""Share of a step's operations after the forward pass: gradients of weights and of inputs."""
+"""Share of a step's operations after the forward pass: gradients of weights and of inputs.
+
+The backward pass of a convolution or a linear layer is two products of the forward's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class Application:
     """Device that the run trained on."""
     ceiling_flops: float | None
     """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: none."""
+    peak_flops: float | None
+    """Theoretical peak of that device in this precision, from the same file; None: none."""
     batch_size: int
     """Images of one accelerator in a step."""
     step_seconds: float
@@ -50,7 +58,12 @@ class Application:
     step_spread: float
     """Standard deviation of the logarithm of step times over epochs and members."""
     steps_basis: str
+    gradients_ready: float
+    """Share of a step's computation before the first bucket of gradients is ready."""
+    overlap_basis: str
     evaluation_seconds: float
+    """One evaluation, on `run_data_degree` accelerators."""
+    run_data_degree: int
     evaluations: int
     epochs: int
     images_per_epoch: int
@@ -58,14 +71,21 @@ class Application:
     """FP32 gradients of all members of a process."""
     buckets: int
     checkpoint_bytes: float
-    data_bytes: float
-    """The whole data set, of which a bootstrap has 63.2 %."""
+    checkpoint_interval_seconds: float
+    """Seconds between checkpoints of the run's configuration."""
+    staged: bool
+    """True: members read a copy on their node, False: the shared file system."""
+    train_samples: int
+    validation_samples: int
+    sample_bytes: int
     operations_per_image: float
     update_operations: float
     members_per_accelerator: int
     mode: str
     wire_precision: str
     sharded: bool
+    accumulation: int
+    """Passes over parts of a batch before one exchange of gradients."""
     run_members: int
     run_degree: int
     member_quality: float
@@ -74,11 +94,15 @@ class Application:
     target: Target
     run_flops: float
     run_seconds: float
+    activations: Activations | None = None
+    """Exchange among the ranks of a divided model, from a run of that kind; None: not known."""
 
 
-def read_all(path: Path, others: Sequence[Path]) -> Application:
-    """Read a run, and the step times of other batch sizes from runs like it."""
+def read_all(path: Path, others: Sequence[Path], *, activations: Path | None = None) -> Application:
+    """Read a run, other batches' step times from runs like it, and a divided model's bytes."""
     application = read(path)
+    if activations is not None:
+        application = with_activations(application, activations)
     alike = ("workload", "problem_class", "precision", "accelerator", "members_per_accelerator")
     steps = dict(application.steps_by_batch)
     for other in map(read, others):
@@ -92,6 +116,20 @@ def read_all(path: Path, others: Sequence[Path]) -> Application:
                 )
         steps |= dict(other.steps_by_batch)
     return replace(application, steps_by_batch=tuple(sorted(steps.items())))
+
+
+def with_activations(application: Application, path: Path) -> Application:
+    """Add the activations that a divided model's ranks exchanged in a run of the same class."""
+    plan = run_folder.read(Plan, RunFolder.open(path).plan)
+    measured = (plan.workload, plan.problem_class)
+    own = (application.workload, application.problem_class)
+    if measured != own:
+        raise InputError(
+            f"{path} is of {', '.join(measured)}; {application.run} is of {', '.join(own)}.",
+            key="--activations",
+            value=path,
+        )
+    return replace(application, activations=read_activations(path, plan))
 
 
 def step_of_batch(application: Application, batch: int) -> float:
@@ -134,13 +172,12 @@ def read(path: Path) -> Application:
     trials = [folder.trial(trial.trial) for trial in score.trials if trial.complete]
     epochs, evaluations = _times(trials, plan)
     record = run_folder.read(TrainRecord, trials[0].member(0).record)
-    step, basis, buckets = _step(folder, plan, epochs)
+    measured = _step(folder, plan, epochs)
     batch = plan.hyperparameters.batch_size * plan.hyperparameters.accumulation
     shared = plan.members_per_accelerator
     parameters = plan.operations.parameters
-    members_of_node = len(plan.mapping) / max(1, len(plan.nodes))
-    staged = max(plan.bytes_per_node.values(), default=0)
     kernel = KERNEL_PRECISION[plan.hyperparameters.precision]
+    ceiling, peak = _ceiling(folder, kernel, cores=len(plan.nodes[0].slots[0].cores))
     return Application(
         run=path.name,
         workload=plan.workload,
@@ -148,32 +185,38 @@ def read(path: Path) -> Application:
         precision=plan.hyperparameters.precision,
         kernel_precision=kernel,
         accelerator=record.device_name,
-        ceiling_flops=_ceiling(folder, kernel),
+        ceiling_flops=ceiling,
+        peak_flops=peak,
         batch_size=batch,
-        step_seconds=step,
-        steps_by_batch=((batch, step),),
+        step_seconds=measured.computation,
+        steps_by_batch=((batch, measured.computation),),
         step_spread=log_spread(epochs),
-        steps_basis=basis,
+        steps_basis=measured.basis,
+        gradients_ready=measured.gradients_ready,
+        overlap_basis=measured.overlap_basis,
         evaluation_seconds=median(evaluations) if evaluations else 0.0,
-        evaluations=math.ceil(
-            plan.hyperparameters.epochs / plan.hyperparameters.evaluate_every_epochs
-        ),
+        run_data_degree=plan.parallel.data_degree,
+        evaluations=evaluations_of(plan),
         epochs=plan.hyperparameters.epochs,
         images_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
         gradient_bytes=4.0 * parameters * shared,
-        buckets=buckets,
+        buckets=measured.buckets,
         checkpoint_bytes=4.0
         * parameters
         * shared
         * STATE_COPIES.get(plan.hyperparameters.optimizer, 3),
-        # The node's copy holds what at least one of its members drew (Poisson, λ = 1).
-        data_bytes=staged / (1 - math.exp(-members_of_node)),
+        checkpoint_interval_seconds=60 * configuration.load(folder.config).train.checkpoint_minutes,
+        staged=plan.stage,
+        train_samples=plan.definition.train_samples,
+        validation_samples=plan.definition.validation_samples,
+        sample_bytes=sample_bytes(plan.definition.fields),
         operations_per_image=float(plan.operations.per_image),
         update_operations=float(plan.operations.update_per_step),
         members_per_accelerator=shared,
         mode=plan.communication.mode,
         wire_precision=plan.communication.precision,
         sharded=plan.parallel.sharded,
+        accumulation=plan.hyperparameters.accumulation,
         run_members=plan.ensemble_size,
         run_degree=plan.parallel_degree,
         member_quality=score.members_mean_quality,
@@ -182,6 +225,11 @@ def read(path: Path) -> Application:
         run_flops=score.flops,
         run_seconds=score.seconds,
     )
+
+
+def evaluations_of(plan: Plan) -> int:
+    """Return the number of evaluations of a member."""
+    return math.ceil(plan.hyperparameters.epochs / plan.hyperparameters.evaluate_every_epochs)
 
 
 def _check_parallel(plan: Plan, path: Path) -> None:
@@ -193,7 +241,7 @@ def _check_parallel(plan: Plan, path: Path) -> None:
             "measured apart.",
             path=path,
             key="parallel.mode",
-            remedy="Project a run with data parallelism, with --tensor and --pipeline.",
+            remedy=f"Project a run with data parallelism, with --activations {path}.",
         )
 
 
@@ -222,19 +270,42 @@ def _times(trials: Sequence[TrialFolder], plan: Plan) -> tuple[list[float], list
     return epochs, evaluations
 
 
-def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> tuple[float, str, int]:
-    """Return computation per step on one accelerator, its source, and the number of buckets."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step as it was measured."""
+
+    computation: float
+    basis: str
+    buckets: int
+    gradients_ready: float
+    overlap_basis: str
+
+
+def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
+    """Return computation per step on one accelerator, buckets, and when the first is ready."""
     assert plan.operations is not None
     buckets = math.ceil(4 * plan.operations.parameters / BUCKET_BYTES)
+    # Parts of an accumulated batch are not averaged: their backward passes hide nothing.
+    ready = 1 - BACKWARD_SHARE / plan.hyperparameters.accumulation
+    assumed = f"assumed: after the forward pass, {ready:.0%} of the computation"
     if folder.profile.exists():
         profile = run_folder.read(Profile, folder.profile)
         measured = _of_precision(profile, plan.hyperparameters.precision)
-        if measured is not None:
-            exposed = measured.communication.mean.exposed if measured.communication else 0.0
-            if measured.communication is not None:
-                buckets = max(1, round(measured.communication.buffers_per_step))
+        if measured is not None and measured.communication is None:
+            basis = "profile of the run, which did not communicate"
+            return _Step(measured.seconds_per_step, basis, buckets, ready, assumed)
+        if measured is not None and measured.communication is not None:
+            mean = measured.communication.mean
+            computation = measured.seconds_per_step - mean.exposed
+            buckets = max(1, round(measured.communication.buffers_per_step))
+            ready = first_bucket(
+                computation,
+                reduce=mean.hidden + mean.exposed,
+                buckets=buckets,
+                step=measured.seconds_per_step,
+            )
             basis = "profile of the run, less exposed communication"
-            return measured.seconds_per_step - exposed, basis, buckets
+            return _Step(computation, basis, buckets, ready, "fitted to the profile's exposed part")
     if plan.parallel_degree > 1:
         raise InputError(
             f"{folder.path} has no profile, and its steps contain communication among "
@@ -242,20 +313,25 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> tuple[float
             path=folder.path,
             remedy=f"Run `ai500 profile {folder.path}` first.",
         )
-    return fmean(epochs), "epochs of the run's members", buckets
+    return _Step(fmean(epochs), "epochs of the run's members", buckets, ready, assumed)
 
 
 def _of_precision(profile: Profile, precision: str) -> PrecisionProfile | None:
     return next((item for item in profile.precisions if item.precision == precision), None)
 
 
-def _ceiling(folder: RunFolder, precision: str) -> float | None:
-    """Return the run's measured ceiling of one unit; None: it was not placed under a roofline."""
+def _ceiling(folder: RunFolder, precision: str, *, cores: int) -> tuple[float | None, float | None]:
+    """Return measured ceiling and theoretical peak of one accelerator, or of a slot of cores.
+
+    None: the run was not placed under a roofline, or not in this precision.
+    """
     if not folder.roofline.exists():
-        return None
+        return None, None
     record = run_folder.read(RunPlacement, folder.roofline).ceilings
+    units = record.units / (max(1, cores) if record.unit == "core" else 1)
     rates = [item.sustained_flops for item in ceilings(record) if item.precision == precision]
-    return max(rates) / record.units if rates else None
+    peak = peak_of(record, precision)
+    return max(rates) / units if rates else None, None if peak is None else peak / units
 
 
 def quality_at(application: Application, members: int) -> tuple[float | None, bool]:

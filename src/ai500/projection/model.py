@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, replace
 
 from ai500.core.errors import InputError
+from ai500.parallel.data_duplicator import staged_bytes
 from ai500.projection import simulator, timeline, traffic
-from ai500.projection.application import BACKWARD_SHARE, Application, quality_at, step_of_batch
+from ai500.projection.activations import Activations, stated
+from ai500.projection.application import Application, quality_at, step_of_batch
 from ai500.projection.platform import Platform, known_accelerator
 from ai500.roofline.model import WIRE_BYTES
 
@@ -27,11 +29,15 @@ class Settings:
     """Images of an accelerator in a step; None: the run's."""
     tensor_degree: int = 1
     pipeline_degree: int = 1
-    microbatches: int = 8
+    microbatches: int | None = None
+    """Micro-batches of a pipeline; None: one per stage, as a plan's default."""
     activation_bytes: float | None = None
-    """Activations of one image at a cut between stages, or all-reduced by tensor ranks."""
+    """Activations of one image at a cut between stages, or all-reduced by tensor ranks; None:
+    those of the application's record."""
     sharded: bool = False
     """FSDP2; a sharded run is projected so in any case."""
+    staged: bool | None = None
+    """Whether members read a copy on their node, not the shared file system; None: as the run."""
     node_mtbf_seconds: float | None = None
     """Mean time between failures of a node; None: no failures."""
     requeue_seconds: float = 120.0
@@ -52,11 +58,15 @@ class Projection:
     reduce_seconds: float
     """Gradient averaging of a step, exposed or hidden."""
     exposed_seconds: float
+    input_seconds: float
+    """Reading of a step's images from the shared file system, behind the step before; 0: staged."""
     seconds: float
     """The timed window: first batch to last end."""
     low_seconds: float
     high_seconds: float
     staging_seconds: float
+    checkpoint_seconds: float
+    """One checkpoint of every member at once, written behind the steps."""
     flops: float
     low_flops: float
     high_flops: float
@@ -79,6 +89,8 @@ def speed_factor(application: Application, platform: Platform) -> tuple[float, s
     if own is not None and platform.flops_measured and precision in platform.flops:
         return platform.flops[precision] / own, f"measured ceilings in {precision}"
     peaks = known_accelerator(application.accelerator)
+    if peaks is None and application.peak_flops is not None:
+        peaks = {precision: application.peak_flops}
     theirs = known_accelerator(platform.accelerator) if platform.flops_measured else platform.flops
     if peaks is None or theirs is None or not {precision} <= set(peaks) & set(theirs):
         raise InputError(
@@ -86,8 +98,9 @@ def speed_factor(application: Application, platform: Platform) -> tuple[float, s
             f"{platform.accelerator}: their speeds in {precision} can't be compared.",
             key="node.accelerator",
             value=platform.accelerator,
-            remedy="Measure both: `ai500 roofline --run RUN`, and node.measured in the system's "
-            f"file; or state node.flops.{precision}.",
+            remedy="Measure a node of each with `ai500 roofline --out FILE`: place the run under "
+            f"its own (`ai500 roofline --run {application.run} --ceilings FILE`), and name the "
+            "other as node.measured in the system's file.",
         )
     return theirs[precision] / peaks[precision], f"theoretical peaks in {precision}"
 
@@ -131,15 +144,20 @@ class Projector:
         slow = timeline.slowest_factor(degree, spread=app.step_spread)
         compute, activations = self._computation(alone * slow, batch)
         reduce = self._reduce_seconds(data_degree, degree)
-        step = timeline.bucketed_step(
-            compute + activations, reduce=reduce, buckets=app.buckets, forward=1 - BACKWARD_SHARE
+        exchanged = timeline.bucketed_step(
+            compute + activations, reduce=reduce, buckets=app.buckets, forward=app.gradients_ready
         )
+        nodes = math.ceil(accelerators / platform.accelerators_per_node)
+        reading = self._input_seconds(accelerators, nodes, own_batch)
+        step = max(exchanged, reading)
         # The last of all members ends the window.
         last = timeline.slowest_factor(accelerators, spread=app.step_spread) / slow
-        evaluation = app.evaluations * app.evaluation_seconds / self.factor / data_degree
+        evaluation = app.evaluations * app.evaluation_seconds / self.factor
+        evaluation *= app.run_data_degree / data_degree
         work = app.epochs * steps * step * last + evaluation
-        seconds, low, high, failures = self._failures(work, jobs, degree)
-        band = COMMUNICATION_ERROR * (step - compute) / step
+        checkpoint = self._checkpoint_seconds(jobs)
+        seconds, low, high, failures = self._failures(work, jobs, degree, checkpoint)
+        band = COMMUNICATION_ERROR * (exchanged - compute) / step
         jitter = 2 * app.step_spread
         low, high = low * max(0.05, 1 - band - jitter), high * (1 + band + jitter)
         members = jobs * app.members_per_accelerator
@@ -148,7 +166,6 @@ class Projector:
             images * app.operations_per_image + steps * app.epochs * app.update_operations
         )
         flops = operations / seconds
-        nodes = math.ceil(accelerators / platform.accelerators_per_node)
         quality, extrapolated = quality_at(app, members)
         ideal = app.members_per_accelerator * own_batch * app.operations_per_image / alone
         watts = platform.watts_per_node
@@ -161,11 +178,13 @@ class Projector:
             step_seconds=step,
             compute_seconds=compute,
             reduce_seconds=reduce,
-            exposed_seconds=step - compute,
+            exposed_seconds=exchanged - compute,
+            input_seconds=reading,
             seconds=seconds,
             low_seconds=low,
             high_seconds=high,
             staging_seconds=self._staging(nodes, members),
+            checkpoint_seconds=checkpoint,
             flops=flops,
             low_flops=operations / high,
             high_flops=operations / low,
@@ -174,7 +193,13 @@ class Projector:
             quality_extrapolated=extrapolated or degree != app.run_degree,
             energy_joules=None if watts is None else watts * nodes * seconds,
             efficiency=flops / (accelerators * ideal),
-            bound=_bound(step, compute, seconds, work, low=evaluation),
+            bound=_bound(
+                computation=compute / step / (slow * last),
+                stragglers=compute / step * (1 - 1 / (slow * last)),
+                communication=(exchanged - compute) / step,
+                training=(work - evaluation) / seconds,
+                evaluation=evaluation / seconds,
+            ),
             expected_failures=failures,
         )
 
@@ -197,14 +222,43 @@ class Projector:
                 key="P_degree",
                 value=degree,
             )
-        if self._model_degree > 1 and self.settings.activation_bytes is None:
+        per_node = self.platform.accelerators_per_node
+        if accelerators > degree and per_node % degree and degree % per_node:
             raise InputError(
-                "tensor and pipeline ranks exchange activations, whose bytes a run's record does "
-                "not have.",
-                key="--activation-bytes",
-                remedy="State the bytes of one image at a cut: --activation-bytes 3.2MB.",
+                f"P_degree = {degree} on nodes of {per_node} accelerators: members would share "
+                "nodes and their network ports, which is not projected.",
+                key="P_degree",
+                value=degree,
+                remedy=f"Choose a divisor or a multiple of {per_node}.",
             )
         return accelerators // degree
+
+    def _activations(self) -> Activations:
+        """Return what the ranks of a divided replica exchange."""
+        settings = self.settings
+        if settings.activation_bytes is not None:
+            return stated(settings.activation_bytes)
+        known = self.application.activations
+        missing = [
+            axis
+            for axis, degree, size in (
+                ("tensor", settings.tensor_degree, known and known.tensor_bytes),
+                ("pipeline", settings.pipeline_degree, known and known.cut_bytes),
+            )
+            if degree > 1 and size is None
+        ]
+        if known is None or missing:
+            raise InputError(
+                f"{' and '.join(missing)} ranks exchange activations, whose bytes are not known.",
+                key="--activations",
+                remedy="Name a run whose model was divided so (--activations RUN), or state the "
+                "bytes of one image at a cut (--activation-bytes 3.2MB).",
+            )
+        return known
+
+    def _sharing(self, groups: int) -> int:
+        """Return how many of so many neighbouring groups send through the ports of one node."""
+        return min(groups, self.platform.accelerators_per_node)
 
     def _nodes_of(self, ranks: int, *, stride: int = 1) -> list[int]:
         """Return the node of every `stride`-th rank; ranks fill node after node."""
@@ -223,11 +277,11 @@ class Projector:
     def _simulate_reduce(self, replicas: int) -> float:
         app, settings = self.application, self.settings
         nodes = self._nodes_of(replicas, stride=self._model_degree)
-        # Replicas that lie nodes apart are neighbours in the simulation of their own group.
         precision = settings.precision or app.wire_precision
         gradients = app.gradient_bytes / self._model_degree
         if settings.sharded or app.sharded:
-            rounds = traffic.sharded_rounds(nodes, buffer=gradients / app.buckets, passes=3)
+            passes = 2 * app.accumulation + 1
+            rounds = traffic.sharded_rounds(nodes, buffer=gradients / app.buckets, passes=passes)
         else:
             rounds = traffic.rounds(
                 settings.mode or app.mode,
@@ -235,7 +289,10 @@ class Projector:
                 buffer=gradients / 4 * WIRE_BYTES[precision] / app.buckets,
                 library=precision == "fp32",
             )
-        (seconds,) = simulator.collective_seconds(self.platform, nodes, [rounds])
+        # Each rank of a divided model averages its part with its equals, all at the same time.
+        (seconds,) = simulator.collective_seconds(
+            self.platform, nodes, [rounds], sharing=self._sharing(self._model_degree)
+        )
         return seconds * app.buckets
 
     def _computation(self, seconds: float, batch: int) -> tuple[float, float]:
@@ -244,35 +301,64 @@ class Projector:
         `seconds` is the share of one accelerator, `batch` the images of a replica.
         """
         settings = self.settings
-        tensor, stages, micro = (
-            settings.tensor_degree, settings.pipeline_degree, settings.microbatches,
-        )  # fmt: skip
+        tensor, stages = settings.tensor_degree, settings.pipeline_degree
+        if tensor * stages == 1:
+            return seconds, 0.0
+        activations, micro = self._activations(), settings.microbatches or stages
         exchange, compute = 0.0, seconds
-        activations = (settings.activation_bytes or 0.0) * batch
         if tensor > 1:
             nodes = self._nodes_of(tensor)
-            rounds = traffic.rounds("ring", nodes, buffer=activations, library=True)
-            # Once in the forward, once in the backward pass.
-            exchange += 2 * simulator.collective_seconds(self.platform, nodes, [rounds])[0]
+            calls = max(1.0, activations.tensor_calls)
+            buffer = (activations.tensor_bytes or 0.0) * batch / calls
+            rounds = traffic.rounds("ring", nodes, buffer=buffer, library=True)
+            exchange += calls * simulator.collective_seconds(self.platform, nodes, [rounds])[0]
         if stages > 1:
             nodes = self._nodes_of(stages, stride=tensor)
-            hop = [(stage, stage + 1, activations / micro) for stage in range(stages - 1)]
-            send = simulator.collective_seconds(self.platform, nodes, [[traffic.Round(hop, 1)]])[0]
+            cut = (activations.cut_bytes or 0.0) * batch / micro
+            hop = [(stage, stage + 1, cut) for stage in range(stages - 1)]
+            (send,) = simulator.collective_seconds(
+                self.platform, nodes, [[traffic.Round(hop, 1)]], sharing=self._sharing(tensor)
+            )
             slots = micro + stages - 1  # 1F1B: fill and drain are the bubble
             exchange = (exchange / stages / micro + 2 * send) * slots
             compute = compute / micro * slots
         return compute, exchange
 
-    def _failures(self, work: float, jobs: int, degree: int) -> tuple[float, float, float, float]:
-        """Return the window with failures: median, low and high, and the expected failures."""
+    def _input_seconds(self, accelerators: int, nodes: int, batch: int) -> float:
+        """Return the time in which every node reads a step's images from the shared file system."""
+        app, platform, staged = self.application, self.platform, self.settings.staged
+        if app.staged if staged is None else staged:
+            return 0.0
+        store = platform.file_system_bytes_per_second
+        if store is None:
+            raise InputError(
+                "the members read the shared file system, whose bandwidth the system's file lacks.",
+                key="file_system.bandwidth",
+                remedy="State it, or project with --staged.",
+            )
+        members = min(accelerators, platform.accelerators_per_node) * app.members_per_accelerator
+        rate = min(platform.node_read_bytes_per_second, store / nodes)
+        return members * batch * app.sample_bytes / rate
+
+    def _checkpoint_seconds(self, jobs: int) -> float:
+        """Return the time in which all members write a checkpoint at once, one node each."""
+        app, platform = self.application, self.platform
+        store = platform.file_system_bytes_per_second or math.inf
+        return app.checkpoint_bytes / min(platform.node_read_bytes_per_second, store / jobs)
+
+    def _failures(
+        self, work: float, jobs: int, degree: int, checkpoint: float
+    ) -> tuple[float, float, float, float]:
+        """Return the window with checkpoints and failures: median, low, high, expected failures."""
         app, platform, settings = self.application, self.platform, self.settings
         if settings.node_mtbf_seconds is None:
+            # Written behind the steps: they wait only where the one before is not yet written.
+            every = app.checkpoint_interval_seconds
+            work += math.floor(work / every) * max(0.0, checkpoint - every)
             return work, work, work, 0.0
         nodes = max(1.0, degree / platform.accelerators_per_node)
         mtbf = settings.node_mtbf_seconds / nodes
-        store = platform.file_system_bytes_per_second or math.inf
-        writers = min(platform.node_read_bytes_per_second, store / jobs)
-        checkpoint = max(1e-3, app.checkpoint_bytes / writers)
+        checkpoint = max(1e-3, checkpoint)
         interval = timeline.young_interval(mtbf=mtbf, checkpoint=checkpoint)
         middle, low, high = timeline.with_failures(
             work, members=jobs, mtbf=mtbf, interval=interval, checkpoint=checkpoint,
@@ -289,10 +375,17 @@ class Projector:
 
     def _staging(self, nodes: int, members: int) -> float:
         """Return the time to copy each node's share of the data from the shared file system."""
-        app, platform = self.application, self.platform
-        if platform.file_system_bytes_per_second is None or not app.data_bytes:
+        app, platform, staged = self.application, self.platform, self.settings.staged
+        if platform.file_system_bytes_per_second is None:
             return 0.0
-        drawn = app.data_bytes * (1 - math.exp(-max(1.0, members / nodes)))
+        if not (app.staged if staged is None else staged):
+            return 0.0
+        drawn = staged_bytes(
+            app.train_samples,
+            validation_samples=app.validation_samples,
+            sample_bytes=app.sample_bytes,
+            members=math.ceil(members / nodes),
+        )
         # Several choices of M and P_degree draw nearly the same: to a thousandth, they are one.
         key = (nodes, float(f"{drawn:.3g}"))
         if key not in self._staged:
@@ -305,25 +398,38 @@ class Projector:
         return self._staged[key]
 
 
-def _bound(step: float, compute: float, seconds: float, work: float, *, low: float) -> str:
-    """Name what takes most of the window."""
+def _bound(
+    *,
+    computation: float,
+    stragglers: float,
+    communication: float,
+    training: float,
+    evaluation: float,
+) -> str:
+    """Name what takes most of the window; the first three are shares of a step."""
     parts = {
-        "computation": compute / step * (work - low) / seconds,
-        "communication": (step - compute) / step * (work - low) / seconds,
-        "evaluation": low / seconds,
-        "failures": (seconds - work) / seconds,
+        "computation": computation * training,
+        "waiting for stragglers": stragglers * training,
+        "communication": communication * training,
+        "input": (1 - computation - stragglers - communication) * training,
+        "evaluation": evaluation,
+        "failures": 1 - training - evaluation,
     }
     return max(parts, key=lambda name: parts[name])
 
 
 def doubled(platform: Platform) -> dict[str, Platform]:
     """Return the platform with one part twice as fast."""
-    store = platform.file_system_bytes_per_second
+    store, reading = platform.file_system_bytes_per_second, platform.node_read_bytes_per_second
+    own_network = reading == platform.rails * platform.rail_bytes_per_second
     return {
-        "network": replace(
+        "network bandwidth": replace(
             platform,
             rail_bytes_per_second=2 * platform.rail_bytes_per_second,
-            rail_latency_seconds=platform.rail_latency_seconds / 2,
+            node_read_bytes_per_second=2 * reading if own_network else reading,
+        ),
+        "network latency (halved)": replace(
+            platform, rail_latency_seconds=platform.rail_latency_seconds / 2
         ),
         "links inside a node": replace(
             platform, link_bytes_per_second=2 * platform.link_bytes_per_second
@@ -331,12 +437,14 @@ def doubled(platform: Platform) -> dict[str, Platform]:
         "file system": replace(
             platform,
             file_system_bytes_per_second=None if store is None else 2 * store,
-            node_read_bytes_per_second=2 * platform.node_read_bytes_per_second,
+            node_read_bytes_per_second=reading if own_network else 2 * reading,
         ),
     }
 
 
-def degrees(accelerators: int, *, at_least: int = 1) -> list[int]:
-    """Return powers of two that divide the accelerators, and all of them."""
-    powers = [2**power for power in range(20) if accelerators % 2**power == 0]
-    return sorted({degree for degree in (*powers, accelerators) if degree >= at_least})
+def degrees(accelerators: int, *, per_node: int, at_least: int = 1) -> list[int]:
+    """Return parts of a node, powers of two of nodes, and all accelerators, where they divide."""
+    parts = {part for part in range(1, per_node + 1) if per_node % part == 0}
+    whole = {per_node * 2**power for power in range(20)}
+    fitting = {degree for degree in parts | whole if accelerators % degree == 0}
+    return sorted(degree for degree in fitting | {accelerators} if degree >= at_least)

@@ -20,9 +20,9 @@ from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
 from ai500.core.schema import option
 from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
-from ai500.records import System, run_folder
+from ai500.records import run_folder
 from ai500.roofline import links
-from ai500.roofline.records import RooflineRecord, ceilings, links_of, units_of_node
+from ai500.roofline.records import RooflineRecord, Scope, ceilings, links_of, units_of_node
 
 SHIPPED = ("dgx-h100-superpod", "frontier", "cluster-100gbe")
 TopologyKind = Literal["fat_tree", "dragonfly", "torus"]
@@ -152,14 +152,16 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
         precision: parse(value, "flops", key=f"node.flops.{precision}")
         for precision, value in node.flops.items()
     }
-    inside = measured.link
+    slots = accelerators if measured.of_cores else 1
+    measured_rates = {name: rate / slots for name, rate in measured.flops.items()}
+    inside, network = measured.link, measured.network
     platform = Platform(
         name=text.name,
         source=text.source,
         nodes=text.nodes,
         accelerator=accelerator,
         accelerators_per_node=accelerators,
-        flops=measured.flops or rates or known_accelerator(accelerator) or {},
+        flops=measured_rates or rates or known_accelerator(accelerator) or {},
         flops_measured=bool(measured.flops),
         link_bytes_per_second=_quantity(
             node.link, "bandwidth", "node.link", inside.bytes_per_second if inside else None
@@ -171,8 +173,18 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
             inside.latency_seconds if inside else None,
         ),
         rails=node.rails,
-        rail_bytes_per_second=_quantity(node.rail, "bandwidth", "node.rail", None),
-        rail_latency_seconds=_quantity(node.rail_latency, "latency", "node.rail_latency", None),
+        rail_bytes_per_second=_quantity(
+            node.rail,
+            "bandwidth",
+            "node.rail",
+            network.bytes_per_second / node.rails if network else None,
+        ),
+        rail_latency_seconds=_quantity(
+            node.rail_latency,
+            "latency",
+            "node.rail_latency",
+            network.latency_seconds if network else None,
+        ),
         topology=text.topology,
         file_system_bytes_per_second=(
             parse(text.file_system.bandwidth, "bandwidth", key="file_system.bandwidth")
@@ -182,12 +194,12 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
         node_read_bytes_per_second=0.0,
         watts_per_node=parse(node.watts, "power", key="node.watts") if node.watts else None,
     )
-    network = platform.rails * platform.rail_bytes_per_second
+    all_rails = platform.rails * platform.rail_bytes_per_second
     read_rate = text.file_system.node
     platform = replace(
         platform,
         node_read_bytes_per_second=(
-            parse(read_rate, "bandwidth", key="file_system.node") if read_rate else network
+            parse(read_rate, "bandwidth", key="file_system.node") if read_rate else all_rails
         ),
     )
     require_flops(platform)
@@ -220,7 +232,12 @@ class _Measured:
     accelerator: str = ""
     accelerators: int = 0
     flops: dict[str, float] = field(default_factory=dict)
+    """Of one accelerator; of a CPU of all cores."""
+    of_cores: bool = False
     link: links.Fit | None = None
+    """One accelerator to the others of its node."""
+    network: links.Fit | None = None
+    """All ports of a node together."""
 
 
 def _measured(path: Path) -> _Measured:
@@ -229,28 +246,53 @@ def _measured(path: Path) -> _Measured:
     if not isinstance(value, dict):
         raise InputError(f"{path} is neither a roofline nor a system.", path=path)
     if "kernels" not in value:
-        names = {"accelerators", "hostname", "cpu"}
-        if not names <= set(value):
-            raise InputError(
-                f"{path} is neither a roofline nor a system.",
-                path=path,
-                remedy="Write it with `ai500 roofline --out FILE` or `ai500 system --json`.",
-            )
-        found = [str(name) for name in value["accelerators"]]
-        return _Measured(found[0] if found else str(value["cpu"]), len(found) or 1)
+        return _described(value, path)
     record = run_folder.read(RooflineRecord, path)
     best: dict[str, float] = {}
+    # The cores of a CPU are divided among its slots; an accelerator is one by itself.
+    of_cores = record.unit == "core"
     for ceiling in ceilings(record):
-        rate = ceiling.sustained_flops / record.units
+        rate = ceiling.sustained_flops / (1 if of_cores else record.units)
         best[ceiling.precision] = max(best.get(ceiling.precision, 0.0), rate)
-    times = links_of(record.links, kind="all_reduce", scope="inside_node")
-    points = [(links.sent_bytes(time), time.seconds) for time in times]
-    name = record.device_name if record.unit == "accelerator" else _cpu(record.system)
-    return _Measured(name, units_of_node(record), best, links.fit(points))
+    return _Measured(
+        record.system.cpu if of_cores else record.device_name,
+        units_of_node(record),
+        best,
+        of_cores,
+        _fit(record, "inside_node"),
+        _fit(record, "between_nodes"),
+    )
 
 
-def _cpu(system: System) -> str:
-    return system.cpu
+def _described(value: dict[str, Any], path: Path) -> _Measured:
+    """Read names from the first node of `ai500 system --json`: it measures nothing."""
+    try:
+        node = value["nodes"][0]
+        names = [str(accelerator["name"]) for accelerator in node["accelerators"]]
+        return _Measured(names[0] if names else str(node["processors"]["model"]), len(names) or 1)
+    except (KeyError, IndexError, TypeError) as error:
+        raise InputError(
+            f"{path} is neither a roofline nor a system.",
+            path=path,
+            remedy="Write it with `ai500 roofline --out FILE` or `ai500 system --json`.",
+        ) from error
+
+
+def _fit(record: RooflineRecord, scope: Scope) -> links.Fit | None:
+    """Fit latency of a message and bandwidth to the all-reduces of one class of links.
+
+    An all-reduce of n ranks has 2 (n − 1) messages one after another. Between nodes every local
+    rank has one at the same time: the node's ports carry all of them.
+    """
+    times = links_of(record.links, kind="all_reduce", scope=scope)
+    # Inside a node each accelerator has links of its own.
+    together = times[0].groups if times and scope == "between_nodes" else 1
+    points = [(together * links.sent_bytes(time), time.seconds) for time in times]
+    fitted = links.fit(points)
+    if fitted is None:
+        return None
+    rounds = 2 * (times[0].ranks - 1)
+    return replace(fitted, latency_seconds=fitted.latency_seconds / rounds)
 
 
 def known_accelerator(name: str) -> dict[str, float] | None:

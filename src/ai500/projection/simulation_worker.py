@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 # Fluid model without corrections for TCP: bandwidths in the platform are those of payload. Fabrics
@@ -61,7 +62,8 @@ def build(simgrid: Any, engine: Any, shape: dict[str, Any]) -> list[Any]:
 
 def main() -> None:
     """Simulate one round after another on the idle network."""
-    sys.path.append(sys.argv[1])
+    folder = str(Path(__file__).parent)
+    sys.path = [path for path in sys.path if path != folder]  # its platform.py is not Python's
     import simgrid
 
     job = json.load(sys.stdin)

@@ -1,7 +1,8 @@
 """Seconds of rounds of transfers on a platform: SimGrid between nodes, α + bytes/β inside them.
 
 SimGrid runs in a process of its own, because it holds one simulation per process, and because
-Debian's package belongs to Debian's Python: its folder joins the path of that process alone.
+Debian's package belongs to Debian's Python: the process uses nothing but SimGrid and the standard
+library, so any Python that has SimGrid can run it.
 """
 
 from __future__ import annotations
@@ -26,30 +27,34 @@ INSTALL = "Install it: pip install 'ai500[project]', or Debian's python3-simgrid
 
 
 @cache
-def simgrid_folder() -> str | None:
-    """Return the folder of SimGrid's Python module; None: not installed for this Python."""
-    # The interpreter's own first; then the system's, whose packages a venv does not see.
+def simgrid_python() -> str | None:
+    """Return a Python interpreter that has SimGrid's module; None: there is none."""
+    # This interpreter first; then the system's, whose packages a virtual environment does not see.
     pythons = [sys.executable, shutil.which("python3", path=os.defpath)]
     for python in filter(None, pythons):
-        question = "import simgrid; print(simgrid.__file__)"
-        environment = {**os.environ, "PYTHONPATH": ""}
         answer = subprocess.run(
-            [python, "-c", question], capture_output=True, text=True, env=environment, check=False
+            [python, "-c", "import simgrid"], capture_output=True, env=_environment(), check=False
         )
         if answer.returncode == 0:
-            return str(Path(answer.stdout.splitlines()[-1]).parent)
+            return python
     return None
 
 
+def _environment() -> dict[str, str]:
+    """Return this environment without another interpreter's packages."""
+    names = ("PYTHONPATH", "PYTHONHOME")
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
 def require_simgrid() -> str:
-    """Return SimGrid's folder; raise EnvironmentLacksError without one."""
-    folder = simgrid_folder()
-    if folder is None:
+    """Return the interpreter that runs SimGrid; raise EnvironmentLacksError without one."""
+    python = simgrid_python()
+    if python is None:
         raise EnvironmentLacksError(
             "`ai500 project` needs SimGrid's Python module, which is not installed.",
             remedy=INSTALL,
         )
-    return folder
+    return python
 
 
 def simulate(
@@ -111,30 +116,37 @@ def _endpoint_flows(
 
 
 def _run(job: dict[str, Any]) -> list[float]:
-    command = [sys.executable, str(WORKER), require_simgrid()]
     done = subprocess.run(
-        command, input=json.dumps(job), capture_output=True, text=True, check=False
-    )
+        [require_simgrid(), str(WORKER)],
+        input=json.dumps(job), capture_output=True, text=True, env=_environment(), check=False,
+    )  # fmt: skip
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "CRITICAL" in line]
-        raise AI500Error(f"SimGrid failed: {lines[0] if lines else done.returncode}")
+        lines = done.stderr.splitlines()
+        critical = next((line for line in lines if "CRITICAL" in line), None)
+        last = lines[-1] if lines else f"exit code {done.returncode}"
+        raise AI500Error(f"SimGrid failed: {critical or last}")
     seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
     return seconds
 
 
 def collective_seconds(
-    platform: Platform, nodes: Sequence[int], jobs: Sequence[Sequence[Round]]
+    platform: Platform,
+    nodes: Sequence[int],
+    jobs: Sequence[Sequence[Round]],
+    *,
+    sharing: int = 1,
 ) -> list[float]:
     """Return the seconds of each job: its rounds one after another, each as often as it is made.
 
     `nodes` has the node of each rank. Transfers between the same nodes in a round are one flow.
+    `sharing` groups of ranks like these send between the same nodes at the same time.
     """
     groups, inside = [], []
     for rounds in jobs:
         flows, local = [], []
         for item in rounds:
             between, largest = _folded(item, nodes)
-            flows.append(between)
+            flows.append({pair: sharing * size for pair, size in between.items()})
             local.append(largest)
         groups.append(flows)
         inside.append(local)

@@ -30,6 +30,16 @@ def bucketed_step(computation: float, *, reduce: float, buckets: int, forward: f
     return overlapped_step(compute=computation, ready=ready, reduce=[reduce / buckets] * buckets)
 
 
+def first_bucket(computation: float, *, reduce: float, buckets: int, step: float) -> float:
+    """Return the share of the computation before the first bucket that gives a measured step."""
+    early, late = 0.0, 1.0
+    for _ in range(30):
+        middle = (early + late) / 2
+        seconds = bucketed_step(computation, reduce=reduce, buckets=buckets, forward=middle)
+        early, late = (middle, late) if seconds < step else (early, middle)
+    return (early + late) / 2
+
+
 def overlapped_step(
     *, compute: float, ready: Sequence[float], reduce: Sequence[float], tail: float = 0.0
 ) -> float:

@@ -69,10 +69,10 @@ def rounds(
         share = (size - 1) / (part - 1)
         return [*gather, Round([(0, client, share * buffer) for client in range(1, part)], 1)]
     if mode == "double_binary_tree":
-        # Each level of the whole tree above the part's is as its topmost: few long messages.
+        # The levels that the whole tree has more are as the part's middle one.
         levels = list(_mirrored(mode, part, buffer))
         more = math.ceil(math.log2(size)) - math.ceil(math.log2(part))
-        return [replace(levels[-1], times=2 * more), *levels] if more else levels
+        return [replace(levels[len(levels) // 2], times=2 * more), *levels] if more else levels
     if mode == "butterfly":
         return list(_butterfly(size, part, buffer))
     raise InputError(
@@ -111,14 +111,25 @@ def _butterfly(size: int, part: int, buffer: float) -> Iterator[Round]:
     if part == size:
         yield from _mirrored("butterfly", size, buffer)
         return
-    power = 1 << (part.bit_length() - 1)
-    if size & (size - 1):
-        pairs = range(0, power, 2)
-        yield Round([(rank, rank + 1, buffer) for rank in pairs], 2)
-    for stage in range(size.bit_length() - 1):
-        distance = min(1 << stage, power // 2)
+    stages = range(size.bit_length() - 1)
+    if size & (size - 1) == 0:
+        for stage in stages:
+            yield Round(_exchanges(range(part), stage, buffer / (2 << stage)), 2)
+        return
+    # In the first half every second rank folds its buffer into its neighbour's, and the others
+    # exchange; in the second half all do. Nodes of both kinds are in the part.
+    yield Round([(rank, rank + 1, buffer) for rank in range(0, part // 2 - 1, 2)], 2)
+    halves = range(1, part // 2, 2), range(part // 2, part)
+    for stage in stages:
         share = buffer / (2 << stage)
-        yield Round([(rank, rank ^ distance, share) for rank in range(power)], 2)
+        yield Round([pair for half in halves for pair in _exchanges(half, stage, share)], 2)
+
+
+def _exchanges(ranks: range, stage: int, size: float) -> list[tuple[int, int, float]]:
+    """Return what each of a power of two of these ranks sends to its partner of a stage."""
+    power = 1 << (len(ranks).bit_length() - 1)
+    distance = min(1 << stage, power // 2)
+    return [(ranks[place], ranks[place ^ distance], size) for place in range(power)]
 
 
 def _on_grid(grid: topology.Grid, nodes: Sequence[int], buffer: float, *, part: int) -> list[Round]:

@@ -54,7 +54,7 @@ def effective(
 
     `described` holds the engine's description on every rank.
     """
-    parallel = described[0] | total_traffic(described)
+    parallel = described[0] | total_traffic(described) | total_activations(described)
     kind = type(member.optimizer)
     return training_facts(
         member.task,
@@ -200,6 +200,21 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
         "code": plugins.location("collective", str(mode)) if known else None,
         "source": module_source(plugins.load("collective", str(mode))) if outside else None,
     }
+
+
+def total_activations(described: list[dict[str, Any]]) -> dict[str, Any]:
+    """Sum the activations that all ranks of a member sent; `images` are those of its replicas."""
+    if "activations" not in described[0]:
+        return {}
+    ranks = [description["activations"] for description in described]
+    of_a_replica = described[0]["tensor_degree"] * described[0]["pipeline_degree"]
+    total: dict[str, Any] = {"images": sum(rank["images"] for rank in ranks) // of_a_replica}
+    for axis in ("tensor", "pipeline"):
+        total[axis] = {
+            "bytes": sum(rank[axis]["bytes"] for rank in ranks),
+            "calls": ranks[0][axis]["calls"],
+        }
+    return {"activations": total}
 
 
 def total_traffic(described: list[dict[str, Any]]) -> dict[str, Any]:

@@ -99,6 +99,53 @@ def test_a_measured_node_gives_speed_and_name(tmp_path: Path) -> None:
     assert system.flops_measured and 3e14 < system.flops["bf16"] < 1.1e15
 
 
+def test_a_described_node_gives_its_accelerators(tmp_path: Path) -> None:
+    """`ai500 system --json` of a node; the reason to measure is in the error of its FLOPS."""
+    node = {"accelerators": [{"name": "NVIDIA H200"}] * 4, "processors": {"model": "a CPU"}}
+    (tmp_path / "node.json").write_text(json.dumps({"notes": {}, "nodes": [node]}))
+    path = write(tmp_path)
+    text = path.read_text().replace('accelerator = "NVIDIA H200"\naccelerators = 2\n', "")
+    path.write_text(text.replace("[node]\n", '[node]\nmeasured = "node.json"\n'))
+    system = platform.read(path)
+    assert (system.accelerator, system.accelerators_per_node) == ("NVIDIA H200", 4)
+    assert not system.flops_measured
+    (tmp_path / "node.json").write_text("{}")
+    with pytest.raises(InputError, match="neither a roofline nor a system"):
+        platform.read(path)
+
+
+def test_measured_links_give_bandwidth_and_latency_of_a_message(tmp_path: Path) -> None:
+    """All-reduces of 2 (n − 1) rounds; between nodes all local ranks share the ports."""
+    measured = Path(__file__).parents[3] / "docs/examples/h200/roofline.json"
+    record = json.loads(measured.read_text())["ceilings"]
+
+    def link(scope: str, ranks: int, groups: int, size: int, rate: float) -> dict[str, object]:
+        sent = groups * 2 * (ranks - 1) / ranks * size
+        return {"kind": "all_reduce", "scope": scope, "ranks": ranks, "groups": groups,
+                "bytes": size, "seconds": 2 * (ranks - 1) * 4e-6 + sent / rate,
+                "samples": 5}  # fmt: skip
+
+    record["links"] = [
+        link(*shape, size=size, rate=rate)  # type: ignore[arg-type]
+        for shape, rate in ((("inside_node", 8, 1), 200e9), (("between_nodes", 2, 8), 50e9))
+        for size in (1000, 10**6, 10**9)
+    ]
+    (tmp_path / "node.json").write_text(json.dumps(record))
+    path = write(tmp_path)
+    lines = [line for line in path.read_text().splitlines()
+             if line.partition(" ")[0] not in
+             ("accelerator", "accelerators", "link", "link_latency", "rail",
+              "rail_latency")]  # fmt: skip
+    lines.insert(lines.index("[node]") + 1, 'measured = "node.json"\nrails = 4')
+    path.write_text("\n".join(lines))
+    system = platform.read(path)
+    assert system.accelerators_per_node == 8
+    assert system.link_bytes_per_second == pytest.approx(200e9)
+    assert system.rail_bytes_per_second == pytest.approx(50e9 / 4)
+    assert system.link_latency_seconds == pytest.approx(4e-6)
+    assert system.rail_latency_seconds == pytest.approx(4e-6)
+
+
 def test_a_missing_file_names_the_shipped_systems() -> None:
     with pytest.raises(InputError, match="frontier"):
         platform.read("nowhere.toml")

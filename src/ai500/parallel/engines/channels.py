@@ -69,6 +69,7 @@ def _identity(x: Tensor, axis: Axis) -> Tensor:
 def all_reduce(x: Tensor, axis: Axis) -> Tensor:
     """Sum over the ranks."""
     total = x.clone(memory_format=_memory_format(x))
+    axis.exchanged.add(2 * (axis.size - 1) / axis.size * total.nbytes)  # as a ring sends it
     dist.all_reduce(_in_memory_order(total), group=axis.group)
     return total
 
@@ -76,6 +77,7 @@ def all_reduce(x: Tensor, axis: Axis) -> Tensor:
 def _all_gather(x: Tensor, axis: Axis) -> Tensor:
     own = x.contiguous(memory_format=_memory_format(x))
     parts = [torch.empty_like(own) for _ in range(axis.size)]
+    axis.exchanged.add((axis.size - 1) * own.nbytes)
     dist.all_gather(
         [_in_memory_order(part) for part in parts], _in_memory_order(own), group=axis.group
     )

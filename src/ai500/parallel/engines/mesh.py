@@ -7,7 +7,7 @@ stages of a pipeline; rank = (data × pipeline degree + stage) × tensor degree 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,19 @@ from ai500.records import Parallelism
 AXES = ("data", "pipeline", "tensor")
 
 
+@dataclass(slots=True)
+class Exchanged:
+    """Activations, and gradients with respect to them, that this rank has sent along an axis."""
+
+    bytes: float = 0.0
+    calls: int = 0
+
+    def add(self, size: float) -> None:
+        """Count one exchange of `size` bytes."""
+        self.bytes += size
+        self.calls += 1
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """This rank's position among the ranks that differ from it on one axis only."""
@@ -28,6 +41,7 @@ class Axis:
     size: int = 1
     group: dist.ProcessGroup | None = None
     """None: a member of one process."""
+    exchanged: Exchanged = field(default_factory=Exchanged, compare=False)
 
     def global_rank(self, rank: int) -> int:
         """Return the member's rank at a position of the axis."""

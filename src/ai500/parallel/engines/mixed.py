@@ -6,6 +6,7 @@ over the data axis after all backward passes.
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from ai500.core.errors import AI500Error
 from ai500.parallel.engines import Setting, pipeline
+from ai500.parallel.engines.mesh import Exchanged
 from ai500.parallel.engines.replicas import ReplicaEngine
 from ai500.parallel.engines.state import Layout
 from ai500.parallel.engines.tensor import split_layers, split_norms
@@ -30,6 +32,10 @@ class MixedParallel(ReplicaEngine):
         super().__init__(setting)
         self._plan = _plan_of(setting)
         self._losses: list[Tensor] = []
+        self._model_axes = {"tensor": self.mesh.tensor, "pipeline": self.mesh.pipeline}
+        self._activations = {name: Exchanged() for name in self._model_axes}
+        self._images = 0
+        """Images of this replica whose activations were counted."""
         self._stages = self._cut()
         own_units = self._stages[self.mesh.pipeline.rank]
         splits: dict[str, int] = {}
@@ -121,8 +127,14 @@ class MixedParallel(ReplicaEngine):
         """Run all micro-steps, then average gradients over the data axis."""
         steps = self._setting.accumulation
         self._losses.clear()
+        before = {name: replace(axis.exchanged) for name, axis in self._model_axes.items()}
         for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
             self._backward(*micro_batch)
+        # Evaluation exchanges activations too; a step's are those of training alone.
+        self._images += len(inputs)
+        for name, axis in self._model_axes.items():
+            self._activations[name].bytes += axis.exchanged.bytes - before[name].bytes
+            self._activations[name].calls += axis.exchanged.calls - before[name].calls
         for parameter in self._shared.values():
             dist.all_reduce(parameter.grad, group=self._ends)
         self._average_gradients()
@@ -189,6 +201,10 @@ class MixedParallel(ReplicaEngine):
             description["stages"] = [
                 [name for unit in units for name in unit] for units in self._stages
             ]
+        description["activations"] = {
+            "images": self._images,
+            **{name: asdict(sent) for name, sent in self._activations.items()},
+        }
         return description
 
 

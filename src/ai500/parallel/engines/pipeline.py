@@ -158,6 +158,8 @@ class Pipeline:
         self._loss = loss
         self._boundaries = boundaries
         self._schedules: dict[Any, Any] = {}
+        self._sent_bytes: dict[Any, int] = {}
+        """Bytes of a micro-batch that this rank sends: activations on, their gradients back."""
         self._targets: Targets = None
 
     def forward_backward(self, inputs: Tensor, targets: Targets) -> None:
@@ -170,6 +172,8 @@ class Pipeline:
         rows = torch.arange(len(inputs), device=inputs.device)
         target = rows if self._targets is not None else targets
         schedule.step(*arguments, **({"target": target} if last else {}))
+        for _ in range(self._microbatches):
+            self._axis.exchanged.add(self._sent_bytes[tuple(inputs.shape), inputs.dtype])
 
     def _micro_batch_loss(self, outputs: Any, target: Tensor) -> Tensor:
         targets = target if self._targets is None else rows_of(self._targets, target)
@@ -200,6 +204,9 @@ class Pipeline:
             micro_batch = inputs[: len(inputs) // self._microbatches]
             boundary = self._boundaries(micro_batch.shape, micro_batch.dtype, True)
             rank = self._axis.rank
+            onward = boundary[rank + 1] if rank < self._axis.size - 1 else ()
+            back = boundary[rank] if rank > 0 else ()
+            self._sent_bytes[key] = sum(x.nbytes for x in (*onward, *back))
             stage = PipelineStage(
                 self._stage,
                 rank,
