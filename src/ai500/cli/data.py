@@ -15,7 +15,7 @@ from ai500.config import load
 from ai500.core.errors import InputError, RuleError
 from ai500.data.open_store import reader_of
 from ai500.data.pack import Packed, pack_source
-from ai500.data.published_files import compare_published
+from ai500.data.published_files import compare_published, published_files
 from ai500.data.published_files import record as record_published
 from ai500.data.readers.open_source import Options, open_source
 from ai500.data.readers.protocol import Ignored
@@ -97,10 +97,10 @@ def pack(
         packed = pack_source(
             opened, out, limits=options.limits, workers=workers, progress=terminal.progress
         )
-        terminal.stage("comparing with published hashes")
-        files = compare_published(Path(source), progress=terminal.progress)
-        if files:
-            record_published(out, sha256=packed.store.sha256, files=files)
+        if files := published_files(Path(source)):
+            terminal.stage("comparing with published hashes")
+            compared = compare_published(files, progress=terminal.progress)
+            record_published(out, sha256=packed.store.sha256, files=compared)
     _print_store(packed.store, packed=packed, as_json=as_json)
 
 

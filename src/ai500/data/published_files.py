@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,16 @@ class PublishedFile:
         return self.md5 == self.published_md5
 
 
-def compare_published(source: Path, *, progress: Progress | None = None) -> list[PublishedFile]:
-    """Hash the files of a source that are known by name; empty: there are none."""
+def published_files(source: Path) -> list[Path]:
+    """Return the files of a source that are known by name."""
     paths = [source / name for name in PUBLISHED_MD5] if source.is_dir() else [source]
-    files = [path for path in paths if path.name in PUBLISHED_MD5 and path.is_file()]
+    return [path for path in paths if path.name in PUBLISHED_MD5 and path.is_file()]
+
+
+def compare_published(
+    files: Sequence[Path], *, progress: Progress | None = None
+) -> list[PublishedFile]:
+    """Hash files that are known by name."""
     total, done = sum(path.stat().st_size for path in files), 0
     compared = []
     for path in files:

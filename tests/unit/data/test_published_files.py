@@ -32,12 +32,13 @@ def test_files_are_compared_by_name_and_content(
     md5 = hashlib.md5(b"published").hexdigest()
     monkeypatch.setitem(published_files.PUBLISHED_MD5, TRAIN, md5)
     progress: list[tuple[int, int]] = []
-    files = compare_published(tmp_path, progress=lambda done, total: progress.append((done, total)))
+    found = published_files.published_files(tmp_path)
+    files = compare_published(found, progress=lambda done, total: progress.append((done, total)))
     assert [(file.name, file.same) for file in files] == [(TRAIN, True), (DEVKIT, False)]
     assert progress[-1] == (16, 16)
-    assert [file.name for file in compare_published(tmp_path / TRAIN)] == [TRAIN]
-    assert compare_published(tmp_path / "other.tar") == []
-    assert compare_published(tmp_path / "nowhere") == []
+    assert published_files.published_files(tmp_path / TRAIN) == [tmp_path / TRAIN]
+    assert published_files.published_files(tmp_path / "other.tar") == []
+    assert published_files.published_files(tmp_path / "nowhere") == []
 
 
 def test_the_comparison_belongs_to_one_store(tmp_path: Path) -> None:
