@@ -63,7 +63,7 @@ class Soak:
     def end(self, command: Command, *, signalled: bool = False) -> int:
         """Return a command's exit code; WrongError if it hangs, or ends without a message."""
         try:
-            code = command.wait(timeout=HANG_SECONDS)
+            code = self._wait(command)
         except subprocess.TimeoutExpired as error:
             command.kill()
             raise WrongError(f"a command hangs: {error}") from error
@@ -74,6 +74,15 @@ class Soak:
         if code in REFUSALS and not command.err.strip() and not command.out.strip():
             raise WrongError(f"exit code {code} without a word")
         return code
+
+    def _wait(self, command: Command) -> int:
+        """Return the exit code; of processes that wait for a core, wait longer."""
+        while True:
+            try:
+                return command.wait(timeout=HANG_SECONDS)
+            except subprocess.TimeoutExpired:
+                if not faults.waits_for_a_core(self.folder, command.process.pid):
+                    raise
 
     def reference(self, ensemble: Ensemble) -> tuple[Path, Path, dict[str, Any], float]:
         """Return store, folder, result and seconds of an undisturbed run, made once."""

@@ -121,6 +121,30 @@ def flip_byte(run: Path, store: Path, chance: random.Random) -> Flip:
     return Flip(Fault(FLIPPED_BYTE, name), path, content)
 
 
+def waits_for_a_core(folder: Path, controller: int, *, seconds: float = 10) -> bool:
+    """Return True if a process of these runs could have run for half of the time, but had no core.
+
+    A process that hangs sleeps; on a machine with other work one of low priority waits.
+    """
+    processes = [controller, *processes_of(folder)]
+    before = {process: _seconds_without_core(process) for process in processes}
+    time.sleep(seconds)
+    return any(
+        _seconds_without_core(process) - waited > seconds / 2 for process, waited in before.items()
+    )
+
+
+def _seconds_without_core(process: int) -> float:
+    """Return how long all threads of a process were ready to run, but had no core."""
+    total = 0
+    for file in Path("/proc", str(process), "task").glob("*/schedstat"):
+        try:
+            total += int(file.read_text().split()[1])
+        except OSError:
+            continue  # the thread has ended
+    return total / 1e9
+
+
 def wait_until_gone(run: Path, *, seconds: float = 30) -> bool:
     """Wait until a run has no process any more; return False if one stays."""
     deadline = time.monotonic() + seconds

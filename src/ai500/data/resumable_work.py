@@ -118,6 +118,7 @@ def in_parallel(
     if workers <= 1:
         yield from ((key, job()) for key, job in jobs)
         return
+    _require_processes(3 + 2 * workers)  # the pool's threads and tracker; each worker and its watch
     waiting = iter(jobs)
     pending: dict[concurrent.futures.Future[Result], Key] = {}
     # Not fork: a copy of a process that runs threads (torch, a live view) may deadlock.
@@ -145,13 +146,31 @@ def in_parallel(
                 yield pending.pop(future), future.result()
     except BrokenProcessPool as error:
         raise EnvironmentLacksError(
-            "a worker process was killed, most likely because memory ran out.",
+            "a worker process was killed or could not begin, most likely because memory ran out or "
+            "the limit on processes (`ulimit -u`) is reached.",
             key="workers",
             value=workers,
             remedy=f"Run the same command again with fewer than {workers} workers: it resumes.",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _require_processes(number: int) -> None:
+    """Raise RuntimeError if so many can't be started: the pool would wait for ever for its own.
+
+    A thread counts as a process for `ulimit -u`.
+    """
+    begun, end = [], threading.Event()
+    try:
+        for _ in range(number):
+            thread = threading.Thread(target=end.wait, daemon=True)
+            thread.start()
+            begun.append(thread)
+    finally:
+        end.set()
+        for thread in begun:
+            thread.join()
 
 
 def _begin_worker() -> None:
@@ -164,4 +183,7 @@ def _begin_worker() -> None:
         multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    try:
+        threading.Thread(target=watch, daemon=True).start()
+    except RuntimeError:  # the limit on processes: the parent reports it
+        os._exit(1)

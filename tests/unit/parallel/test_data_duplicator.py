@@ -208,6 +208,22 @@ def test_a_corrupt_copy_is_found_by_verify(store: PackedStore, tmp_path: Path) -
     assert raised.value.path == staged.path / "train.images.npy"
 
 
+@pytest.mark.parametrize("position", [0, 1, 191])
+def test_one_flipped_byte_of_any_copied_sample_is_found(
+    store: PackedStore, tmp_path: Path, position: int
+) -> None:
+    """The first byte of the first image, the last of the last, and one between."""
+    staged = duplicate(store, counts=MEMBERS, folder=tmp_path / "node")
+    staged.verify()
+    file = staged.path / "train.images.npy"
+    images = (file.stat().st_size - 128) // 192
+    flip(file, 128 + 192 * min(position, images - 1) + position)
+    with pytest.raises(DataError):
+        staged.verify()
+    flip(file, 128 + 192 * min(position, images - 1) + position)
+    staged.verify()
+
+
 @pytest.mark.parametrize("damage", ["cut", "long", "gone", "mark"])
 def test_a_damaged_finished_copy_is_made_again(
     store: PackedStore, tmp_path: Path, damage: str

@@ -101,6 +101,33 @@ def test_a_damaged_one_falls_back_to_the_one_before(path: Path, name: str) -> No
     assert [each.path for each in damaged] == [path]
 
 
+@pytest.mark.parametrize("key", OWNER)
+def test_a_checkpoint_of_another_owner_is_never_used(path: Path, key: str) -> None:
+    """The trial, the member or the seed differs by one; all else, the payload too, is the same."""
+    foreign = OWNER | {key: OWNER[key] + 1}
+    sealed, damaged = checkpoint_file.newest(path, owner=foreign)
+    assert sealed is None
+    assert len(damaged) == 2
+    assert f"{key} {OWNER[key]}" in damaged[0].reason
+    assert checkpoint_file.stated_owner(path) == OWNER
+
+
+def test_each_generation_has_its_own_epoch(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    for epoch in (3, 4, 5):
+        checkpoint_file.write(path, NEW, owner=OWNER, epoch=epoch)
+    assert checkpoint_file.read(path, owner=OWNER).epoch == 5
+    assert checkpoint_file.read(checkpoint_file.previous(path), owner=OWNER).epoch == 4
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0"])
+def test_one_byte_less_or_more_is_noticed(path: Path, change: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError) as caught:
+        checkpoint_file.read(path, owner=OWNER)
+    assert f"of {len(NEW)}" in str(caught.value.value)
+
+
 def test_two_damaged_ones_leave_none(path: Path) -> None:
     for generation in (path, checkpoint_file.previous(path)):
         flipped(0.5)(generation)

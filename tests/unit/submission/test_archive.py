@@ -136,6 +136,16 @@ def test_every_changed_byte_is_detected(
     assert result.problems or result.files != clean.files
 
 
+@pytest.mark.parametrize(
+    "more", [b"\0", b"x", bytes(archive.BLOCK - 1), bytes(archive.BLOCK), bytes(20 * archive.BLOCK),
+             archive.header("more.txt", 0), b"".join(archive.blocks(FILES))],
+)  # fmt: skip
+def test_a_longer_archive_is_refused(more: bytes, tmp_path: Path) -> None:
+    good = b"".join(archive.blocks(FILES))
+    assert not unpacked(good, tmp_path / "good")[0].problems
+    assert unpacked(good + more, tmp_path / "longer")[0].problems
+
+
 @given(cut=st.integers(0, 5000), more=st.binary(max_size=2000))
 def test_cut_and_lengthened(
     cut: int, more: bytes, tmp_path_factory: pytest.TempPathFactory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ai500.core.errors import EnvironmentLacksError
+from ai500.core.errors import DataError, EnvironmentLacksError
 from ai500.parallel.engines import Engine, Setting
 from ai500.parallel.engines.data import DataParallel
 from ai500.parallel.engines.mesh import make_mesh
-from ai500.records import Parallelism
+from ai500.records import Parallelism, checkpoint_file
 from ai500.records.checkpoint_file import Damaged
 from ai500.train.checkpoint import WRITER_THREAD, Position, Writer, read, restore
 from ai500.train.precision.numerics import Numerics
@@ -99,3 +100,54 @@ def test_what_the_disk_refuses_is_heard_of_at_the_next_checkpoint(
     writer.wait()
     assert path.exists()
     writer.wait()  # nothing is left to wait for
+
+
+def saved(engine: Engine, path: Path, *, epoch: int) -> torch.optim.Optimizer:
+    optimizer = torch.optim.SGD(engine.module.parameters(), lr=0.1, momentum=0.9)
+    step(engine, optimizer)
+    writer = Writer(OWNER)
+    writer.save(path, trained(engine, optimizer), Position(seed=1, epoch=epoch))
+    writer.wait()
+    return optimizer
+
+
+def test_a_checkpoint_of_another_seed_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+    path, damaged = tmp_path / "checkpoint.pt", list[Damaged]()
+    optimizer = saved(engine, path, epoch=1)
+    step(engine, optimizer)
+    then = {name: value.clone() for name, value in engine.module.state_dict().items()}
+    foreign = dict(OWNER) | {"seed": int(OWNER["seed"]) + 1}
+    restored = restore(path, trained(engine, optimizer), owner=foreign, on_damaged=damaged.append)
+    assert restored is None
+    assert [each.path for each in damaged] == [path]
+    assert not path.exists()
+    torch.testing.assert_close(engine.module.state_dict(), then, rtol=0, atol=0)
+
+
+def test_a_caller_decides_after_which_epoch_to_continue(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    optimizer = saved(engine, path, epoch=3)
+    asked: list[int] = []
+    for answer in (False, True):
+
+        def accepts(epoch: int, answer: bool = answer) -> bool:
+            asked.append(epoch)
+            return answer
+
+        restored = restore(
+            path, trained(engine, optimizer), owner=OWNER, on_damaged=lambda _: None,
+            accepts=accepts,
+        )  # fmt: skip
+        assert (restored is not None) == answer
+    assert asked == [3, 3]
+
+
+@pytest.mark.parametrize("payload", [[1, 2], torch.zeros(3), None])
+def test_a_sealed_file_of_something_else_is_no_checkpoint(payload: object, tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    torch.save(payload, buffer)
+    path = tmp_path / "checkpoint.pt"
+    checkpoint_file.write(path, buffer.getvalue(), owner=OWNER, epoch=1)
+    with pytest.raises(DataError) as caught:
+        read(path, owner=OWNER)
+    assert caught.value.path == path
