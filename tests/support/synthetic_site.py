@@ -30,7 +30,7 @@ FIRST = next(iter(LISTS))
 STANDINGS = standings(ENTRIES)
 PAGES = [
     "index.html", "compare.html", f"compare.html#a={ENTRIES[0].id}&b={ENTRIES[400].id}",
-    "history.html", "rejected.html", f"entries/{ENTRIES[400].id}.html",
+    "history.html", "rejected.html", "about.html", f"entries/{ENTRIES[400].id}.html",
 ]  # fmt: skip
 ROW_IDS = """() => [...document.querySelectorAll('#list tbody a')]
   .map(link => link.getAttribute('href').match(/[0-9a-f]{16}/)[0])"""

@@ -17,6 +17,7 @@ from ai500.ranking.entries import Entry, Judged, Ranked, Rejected
 from ai500.ranking.judge_server import Limits
 from ai500.ranking.judging import File, Judge, find_submissions, sha256_of
 from ai500.ranking.pages import list_name
+from ai500.ranking.proofs import load_confirmations
 from ai500.ranking.registry import load_decisions, load_registry
 from ai500.ranking.registry import record as record_received
 from ai500.ranking.repository import make_repository
@@ -49,6 +50,10 @@ def rank(
     ] = None,
     decisions: Annotated[
         Path | None, typer.Option("--decisions", help="Decisions of the list's committee.")
+    ] = None,
+    confirmations: Annotated[
+        Path | None,
+        typer.Option("--confirmations", help="Checks by other teams: TEAM/NAME.json of `verify`."),
     ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Append new submissions to the registry.")
@@ -99,6 +104,7 @@ def rank(
     # Bad files of the list are an error before the submissions are judged.
     owners = None if registry is None else load_registry(registry)
     decided = None if decisions is None else load_decisions(decisions)
+    checks = None if confirmations is None else load_confirmations(confirmations)
     if registry is not None and record:
         recorded = _record(registry, files)
         owners = load_registry(registry)
@@ -107,7 +113,7 @@ def rank(
         judged = Judge(trusted_keys=trusted_keys, limits=limits).judge(files)
         built = build(
             _with_progress(judged, len(files), terminal), out,
-            title=title, registry=owners, decisions=decided,
+            title=title, registry=owners, decisions=decided, checks=checks,
         )  # fmt: skip
     if as_json:
         print_json(_plain(built, out))

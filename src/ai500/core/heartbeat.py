@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -25,12 +26,16 @@ TAKEN_OVER_EXIT_CODE = 1
 
 def beat(file: TextIO, path: Path, *, seconds: float = BEAT_SECONDS) -> None:
     """Touch the lock in a thread; end this process when another one has replaced the lock."""
-    threading.Thread(target=_beat, args=(file, path, seconds), daemon=True).start()
+    # The thread must not keep the lock: it is released when its holder drops the file.
+    threading.Thread(target=_beat, args=(weakref.ref(file), path, seconds), daemon=True).start()
 
 
-def _beat(file: TextIO, path: Path, seconds: float) -> None:
+def _beat(held: weakref.ref[TextIO], path: Path, seconds: float) -> None:
     while True:
         time.sleep(seconds)
+        file = held()
+        if file is None or file.closed:
+            return
         try:
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 print(
@@ -38,9 +43,9 @@ def _beat(file: TextIO, path: Path, seconds: float) -> None:
                 )
                 os._exit(TAKEN_OVER_EXIT_CODE)
             os.utime(path)
-        except (OSError, ValueError):  # a file system that is away for a while; a closed lock
-            if file.closed:
-                return
+        except (OSError, ValueError):  # a file system that is away for a while; a lock just closed
+            pass
+        del file
 
 
 def wait_while_beating(

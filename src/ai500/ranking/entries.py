@@ -60,6 +60,8 @@ class Entry:
     score_variation: float | None
     regulated_score: float | None = None
     """−ln(error) × FLOPS of a search (AIPerf Eq. 3); None: the entry is an ensemble."""
+    proven: str = "events"
+    """Kinds of proof (`proofs.MEANINGS`), joined by " + "."""
 
     @property
     def list_key(self) -> tuple[str, str, str]:

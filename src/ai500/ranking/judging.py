@@ -32,6 +32,7 @@ from ai500.data.resumable_work import available_cores
 from ai500.data.store import cache_folder
 from ai500.ranking.entries import Judged, Rejected
 from ai500.ranking.judge_server import OUT_OF_MEMORY, Answer, Limits, Request
+from ai500.ranking.read import file_sha256
 from ai500.submission import manifest, signing
 from ai500.submission.archive import printable
 
@@ -182,11 +183,8 @@ def failure(answer: Answer, limits: Limits) -> str:
 def sha256_of(path: Path) -> str | None:
     """Return the SHA-256 of a regular file; None: it can't be read, which its judge reports."""
     try:
-        if not path.is_file():
-            return None  # reading a pipe would not end
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+        return file_sha256(path)
+    except (OSError, InputError):
         return None
 
 

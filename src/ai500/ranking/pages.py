@@ -15,6 +15,7 @@ from ai500.core.units import human_seconds
 from ai500.pipeline.scoring import program_report
 from ai500.ranking import editions
 from ai500.ranking.entries import Entry, Origin
+from ai500.ranking.proofs import MEANINGS, Check, statements
 from ai500.ranking.standings import ListKey, Standing
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
@@ -37,6 +38,7 @@ def _environment() -> Environment:
         flops=flops,
         human_seconds=human_seconds,
         list_name=list_name,
+        meanings=MEANINGS,
     )
 
 
@@ -68,7 +70,9 @@ class Site:
         standing: Standing,
         same: Sequence[Entry],
         body: str,
+        *,
         findings: Sequence[str] = (),
+        checks: Sequence[Check] = (),
     ) -> str:
         """Render an entry's page: its ranks, its system's entries (`same`), and the body."""
         figure = None
@@ -88,6 +92,7 @@ class Site:
             figure=figure,
             body=Markup(body),
             findings=findings,
+            proven=statements(entry, checks),
         )
 
     def history(self, lists: Mapping[ListKey, Sequence[Entry]]) -> str:

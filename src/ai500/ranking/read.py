@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import math
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import cast
 
-from ai500.core.errors import AI500Error, InputError
-from ai500.pipeline import scoring
+from ai500.core.errors import AI500Error
+from ai500.core.reading import open_regular
 from ai500.ranking import pages
 from ai500.ranking.entries import (
     Claim,
@@ -23,17 +23,20 @@ from ai500.ranking.entries import (
 )
 from ai500.ranking.identity import work_of
 from ai500.records import Plan, Score, run_folder
+from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_run_data
 from ai500.submission import manifest
 from ai500.submission.archive import printable
-from ai500.submission.verify import TOLERANCE, contradictions
+from ai500.submission.verify import Verification, recompute
+
+DIFFERENCES_SHOWN = 20
 
 
 def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     """Judge one file; any exception but a lack of memory is a reason to reject it."""
     try:
-        sha256 = _sha256(path)
+        sha256 = file_sha256(path)
         with manifest.open_submission(path, trusted_keys=trusted_keys) as submission:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
@@ -44,72 +47,64 @@ def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     except OSError as error:
         reason = f"can't be read: {error.strerror}"
     except AI500Error as error:
-        reason = printable(str(error))
+        # Where the list's own files are is of no interest to a reader.
+        reason = printable(str(error).replace(str(path), name))
     except Exception as error:  # an untrusted file must not prevent the list of all others
         reason = printable(f"can't be read: {type(error).__name__}: {error}")
     return Judged(rejected=Rejected(name, "", "", "", (reason,)))
 
 
 def judge(submission: manifest.Submission, *, name: str, sha256: str) -> Ranked | Rejected:
-    """Rank an opened submission, or reject it with every reason."""
+    """Rank an opened submission, or reject it with every reason.
+
+    `recompute` decides, as for `ai500 verify`: what it does not confirm is not ranked.
+    """
     info = submission.info
-    reasons = list(submission.problems)
     if info is None:
-        return Rejected(name, "", "", "", tuple(reasons))
-    if not reasons:
+        return Rejected(name, "", "", "", tuple(submission.problems))
+    verification = recompute(submission)
+    reasons = [*verification.problems, *differing_values(verification), *verification.broken]
+    if verification.valid:
         origin = Origin(name, sha256, submission.signed, submission.signature)
         try:
             with manifest.contradictions_as_errors(name):
-                result = judge_run(submission.run, info, origin, submission.fingerprint)
+                result = rank_run(submission.run, info, origin, submission.fingerprint)
             if isinstance(result, Ranked):
                 return result
-            reasons = result
+            reasons += result
         except AI500Error as error:
             # The temporary folder is meaningless to a reader, and differs each time.
             folder = str(submission.run.path)
-            reasons = [printable(str(error).replace(f"{folder}/", "").replace(folder, name))]
+            reasons.append(printable(str(error).replace(f"{folder}/", "").replace(folder, name)))
     return Rejected(name, info.system_name, info.organization, info.edition, tuple(reasons))
 
 
-def judge_run(
+def rank_run(
     run: RunFolder, info: manifest.Info, origin: Origin, fingerprint: str | None
 ) -> Ranked | list[str]:
-    """Make an entry of a submission's run, or return the reasons against it."""
-    claimed, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
-    score, judgement = scoring.judge_run(run, level=info.level, rules=info.rule_set)
-    reasons = list(contradictions(run, plan))
-    reasons += differing_figures(claimed, score)
-    reasons += rejection_reasons(score, judgement)
-    if reasons:
+    """Make an entry of a confirmed submission's run, or return the reasons against it."""
+    # As recomputed: a confirmed submission contains the same.
+    judgement = run_folder.read(Judgement, run.judgement)
+    if reasons := rejection_reasons(run_folder.read(Score, run.score), judgement):
         return reasons
-    # The report reads the temporary copy: store what was recomputed at the submission's level.
-    run_folder.write(run.score, score)
-    run_folder.write(run.findings, judgement.findings)
     data = read_run_data(run)
     entry = make_entry(data, info, sha256=origin.sha256, signed=origin.signed)
     if reasons := implausible(entry):
         return reasons
-    claim = Claim(origin.file, origin.sha256, fingerprint, tuple(work_of(run, plan)))
+    work = tuple(work_of(run, run_folder.read(Plan, run.plan)))
+    claim = Claim(origin.file, origin.sha256, fingerprint, work)
     return Ranked(entry, pages.body(run, data, judgement, info, origin), judgement.layers, claim)
 
 
-def differing_figures(claimed: Score, score: Score) -> Iterator[str]:
-    """Yield the figures of score.json that don't follow from the events.
-
-    Texts, and figures that a later version adds, may differ: a result stays in the list.
-    """
-    for field in dataclasses.fields(Score):
-        value, recomputed = getattr(claimed, field.name), getattr(score, field.name)
-        if isinstance(value, float) and not (
-            isinstance(recomputed, float) and math.isclose(value, recomputed, rel_tol=TOLERANCE)
-        ):
-            text = "nothing" if recomputed is None else f"{recomputed:.6g}"
-            yield f"score.json: {field.name} is {value:.6g}, the raw events give {text}"
+def differing_values(verification: Verification) -> Iterator[str]:
+    """Yield the first values that do not follow from the events."""
+    for each in verification.differences[:DIFFERENCES_SHOWN]:
+        yield (f"{each.file}: {each.key} is {each.claimed}, the raw events give {each.recomputed}")
+    if (more := len(verification.differences) - DIFFERENCES_SHOWN) > 0:
+        yield f"{more:,} more values do not follow from the raw events"
 
 
-def _sha256(path: Path) -> str:
-    if path.exists() and not path.is_file():
-        # Reading a pipe would not end.
-        raise InputError("can't be read: it is not a regular file", path=path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file; a pipe or a device is an InputError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from ai500.core import schema
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
+from ai500.core.reading import read_text
 from ai500.core.schema import SchemaError
 
 T = TypeVar("T")
@@ -208,7 +209,7 @@ def record(path: Path, submissions: Iterable[tuple[str, str]]) -> int:
     new = sorted({sha256: name for sha256, name in submissions if sha256 not in known}.items())
     if not new:
         return 0
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     if RECEIVED_HEADER not in text:
         text = f"{text.rstrip()}\n\n{RECEIVED_HEADER}\n"
     for sha256, name in new:
@@ -225,10 +226,12 @@ def today() -> str:
 
 def _load(kind: type[T], path: Path) -> T:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not TOML: {error}"
-        raise InputError(f"{path}: {reason}.", path=path) from error
+        # Grows with the list: the bounds of a configuration are too small for it.
+        table = tomllib.loads(read_text(path))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}.", path=path) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not TOML: {error}.", path=path) from error
     try:
         content = schema.decode(kind, _plain(table))
     except SchemaError as error:

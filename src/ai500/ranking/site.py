@@ -1,6 +1,6 @@
 """Write the site to disk: atomically, reproducibly, and without stale files.
 
-    index.html  compare.html  history.html  rejected.html
+    index.html  compare.html  history.html  rejected.html  about.html
     entries/ID.html             a page for each entry
     data/list.js                all rows; data/entries/ID.js the layers of one entry
     static/ranking.css  static/ranking.js
@@ -25,6 +25,7 @@ from ai500.core.errors import InputError
 from ai500.core.reading import read_json
 from ai500.ranking.entries import Entry, Ranked, Rejected
 from ai500.ranking.pages import Site, layers_data, script
+from ai500.ranking.proofs import Check, proofs
 from ai500.ranking.registry import Decisions, Registry
 from ai500.ranking.review import Review, review
 from ai500.ranking.standings import Standing, by_list, standings
@@ -38,7 +39,7 @@ STANDING_COLUMNS = tuple(field.name for field in dataclasses.fields(Standing))
 COLUMNS = tuple(field.name for field in dataclasses.fields(Entry))
 # No other file is ever removed, whatever `site.json` lists.
 _SITE_FILE = re.compile(
-    r"(index|compare|history|rejected)\.html|static/ranking\.(css|js)|data/list\.js"
+    r"(index|compare|history|rejected|about)\.html|static/ranking\.(css|js)|data/list\.js"
     r"|entries/[0-9a-f]{16}\.html|data/entries/[0-9a-f]{16}\.js"
 )
 
@@ -65,8 +66,12 @@ def build(
     title: str,
     registry: Registry | None = None,
     decisions: Decisions | None = None,
+    checks: Mapping[str, Sequence[Check]] | None = None,
 ) -> Built:
-    """Build the site in `out`; nothing is written there before every page is rendered."""
+    """Build the site in `out`; nothing is written there before every page is rendered.
+
+    `checks` are the confirmations of submissions, by the SHA-256 of their files.
+    """
     old = _files_of(out)
     with tempfile.TemporaryDirectory(prefix="ai500-rank-") as folder:
         drafts = Path(folder)
@@ -74,7 +79,10 @@ def build(
         reviewed = review(candidates, registry=registry, decisions=decisions or Decisions())
         rejected += _refused(candidates, reviewed)
         rejected.sort(key=lambda each: each.file)
-        entries = _by_rank(candidates, reviewed)
+        checks_by_id = {
+            each.entry.id: (checks or {}).get(each.claim.sha256, ()) for each in candidates
+        }
+        entries = _by_rank(candidates, reviewed, checks_by_id)
         standings_by_id = standings(entries)
         site = Site(
             title=title,
@@ -84,7 +92,9 @@ def build(
             names_checked=registry is not None,
         )
         names = {*_FIXED, *(name for entry in entries for name in _names(entry))}
-        pages = _drafts(_pages(site, entries, standings_by_id, rejected, reviewed, drafts), drafts)
+        pages = _drafts(
+            _pages(site, entries, standings_by_id, rejected, reviewed, checks_by_id, drafts), drafts
+        )
         with explaining_write_errors(out):
             for subfolder in ("entries", "data/entries", "static"):
                 (out / subfolder).mkdir(parents=True, exist_ok=True)
@@ -169,14 +179,20 @@ def _rejection(submission: Ranked, reasons: Sequence[str]) -> Rejected:
     )
 
 
-def _by_rank(candidates: Sequence[Ranked], reviewed: Review) -> list[Entry]:
-    """Return the entries that are ranked, list by list, best first."""
-    left = [each.entry for each in candidates if each.entry.id not in reviewed.refused]
+def _by_rank(
+    candidates: Sequence[Ranked], reviewed: Review, checks: Mapping[str, Sequence[Check]]
+) -> list[Entry]:
+    """Return the entries that are ranked with what is proven of each, list by list, best first."""
+    left = [
+        dataclasses.replace(each.entry, proven=proofs(each.entry, checks[each.entry.id]))
+        for each in candidates
+        if each.entry.id not in reviewed.refused
+    ]
     return [entry for members in by_list(left).values() for entry in members]
 
 
 _FIXED = (
-    "index.html", "compare.html", "history.html", "rejected.html", "data/list.js",
+    "index.html", "compare.html", "history.html", "rejected.html", "about.html", "data/list.js",
     "static/ranking.css", "static/ranking.js",
 )  # fmt: skip
 
@@ -191,6 +207,7 @@ def _pages(
     standings_by_id: Mapping[str, Standing],
     rejected: Sequence[Rejected],
     reviewed: Review,
+    checks: Mapping[str, Sequence[Check]],
     drafts: Path,
 ) -> Iterator[tuple[str, str]]:
     """Yield name and text of every file; the front page comes last, after what it links to."""
@@ -205,12 +222,15 @@ def _pages(
         yield data, (drafts / f"{entry.id}.js").read_text(encoding="utf-8")
         body = (drafts / f"{entry.id}.html").read_text(encoding="utf-8")
         entries_of_system = same[entry.list_key, entry.system_key]
-        findings = reviewed.findings.get(entry.id, ())
-        yield page, site.entry(entry, standings_by_id[entry.id], entries_of_system, body, findings)
+        yield page, site.entry(
+            entry, standings_by_id[entry.id], entries_of_system, body,
+            findings=reviewed.findings.get(entry.id, ()), checks=checks[entry.id],
+        )  # fmt: skip
     yield "data/list.js", list_script(entries, standings_by_id)
     yield "rejected.html", site.page("rejected.html", submissions=rejected)
     yield "history.html", site.history(by_list(entries))
     yield "compare.html", site.page("compare.html")
+    yield "about.html", site.page("about.html")
     yield "index.html", site.page("index.html")
 
 

@@ -7,14 +7,16 @@ scheduler are real.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ai500.bagging.job_controller import JobController
+from ai500.bagging.member_views import MemberView
 from ai500.config import Config, load
 from ai500.core import events
+from ai500.jobs.schedulers import JobStatus
 from ai500.pipeline import stages as pipeline
 from ai500.records import Plan
 from ai500.records.run_folder import RunFolder
@@ -54,6 +56,10 @@ class Followed:
     plan: Plan
     notes: list[str] = field(default_factory=list)
     failed: list[int] | None = None
+    shown: dict[int, str] = field(default_factory=dict)
+    """State of each member in the live view."""
+    queries: int = 0
+    """Queries of the scheduler's job states."""
     error: BaseException | None = None
     _thread: threading.Thread | None = None
 
@@ -68,10 +74,20 @@ class Followed:
     def _follow(self) -> None:
         try:
             controller = self.controller()
+            states = controller._scheduler.states
+
+            def counted(ids: Sequence[str]) -> dict[str, JobStatus]:
+                self.queries += 1
+                return states(ids)
+
+            controller._scheduler.states = counted  # type: ignore[method-assign]
             controller.start()
-            self.failed = controller.run(lambda views: None)
+            self.failed = controller.run(self._show)
         except BaseException as error:
             self.error = error
+
+    def _show(self, views: Sequence[MemberView]) -> None:
+        self.shown = {view.member: view.shown_state for view in views}
 
     def release(self) -> None:
         """Let the members end."""

@@ -96,6 +96,17 @@ def test_a_silent_lock_is_taken_over_and_its_worker_ends_when_it_wakes(tmp_path:
         assert "taken over this member" in old.stderr.read()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lock_that_is_dropped_is_free_at_once(tmp_path: Path) -> None:
+    lock = tmp_path / ".lock"
+    file = lock.open("a")
+    assert lock_within(file, seconds=0)
+    heartbeat.beat(file, lock, seconds=60)
+    assert is_held(lock)
+    del file
+    assert not is_held(lock)
+
+
 def test_a_beat_stops_with_its_lock(tmp_path: Path) -> None:
     lock = tmp_path / ".lock"
     file = lock.open("a")

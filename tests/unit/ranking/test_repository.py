@@ -26,8 +26,10 @@ REPLACED = {"install"}
 
 def test_the_template_is_a_list_without_entries(tmp_path: Path) -> None:
     names = make_repository(tmp_path / "list")
-    assert {".gitignore", ".github/workflows/list.yml", "README.md", "decisions.toml",
-            "registry.toml", "submissions/.gitkeep"} == set(names)  # fmt: skip
+    assert names == [
+        "README.md", "confirmations/.gitkeep", "decisions.toml", ".github/workflows/list.yml",
+        ".gitignore", "registry.toml", "submissions/.gitkeep",
+    ]  # fmt: skip
     assert load_registry(tmp_path / "list" / "registry.toml").organizations == ()
     assert load_decisions(tmp_path / "list" / "decisions.toml").decisions == ()
 

@@ -94,6 +94,7 @@ const ai500 = (() => {
         && document.activeElement.type !== "checkbox";
       if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
+      if (byId("filters")) byId("filters").open = true;
       byId("search").focus();
       byId("search").select();
     });
@@ -249,6 +250,8 @@ const ai500 = (() => {
       return [element("a", { href: `entries/${entry.id}.html` }, entry.system || "(no name)"),
         element("small", {}, entry.organization)];
     if (kind === "quality") return [quality(entry)];
+    if (kind === "proof")
+      return [entry.proven, element("small", {}, entry.signed ? "signed" : "not signed")];
     if (key === "regulated_score" && entry[key] === null) return ["—"]; // an ensemble has none
     if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
     const figure = KINDS[kind](entry[key]);
@@ -300,6 +303,8 @@ const ai500 = (() => {
   function startList() {
     headers = [...document.querySelectorAll("#list th[data-key]")];
     state = readHash();
+    // Entries come first on a phone; there the summary opens the filters.
+    if (matchMedia("(max-width: 34rem)").matches) byId("filters").open = false;
     fillFilters();
     byId("controls").addEventListener("submit", event => event.preventDefault());
     byId("search").addEventListener("input", event => update({ q: event.target.value }));
@@ -366,7 +371,7 @@ const ai500 = (() => {
     ["M", "ensemble_size", "count", 0], ["P_degree", "parallel_degree", "count", 0],
     ["Sys_scale", "system_scale", "count", 0], ["nodes", "nodes", "count", 0],
     ["trials", "trials", "count", 0], ["list", "list", "text", 0], ["edition", "edition", "text", 0],
-    ["signed", "signed", "yes", 0],
+    ["proven", "proven", "text", 0], ["signed", "signed", "yes", 0],
   ];
   const sides = { a: null, b: null };
 

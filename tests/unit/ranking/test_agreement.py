@@ -1,0 +1,106 @@
+"""`ai500 rank` and `ai500 verify` agree on every file: what one refuses the other does."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai500.ranking.read import judge_file
+from ai500.submission import archive, packing
+from ai500.submission.manifest import MANIFEST, open_submission
+from ai500.submission.verify import recompute
+from tests.support.submitted import contents, packed, small_run, submittable_run
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
+    """A submission that is valid, and a smaller one that breaks rules."""
+    folder = tmp_path_factory.mktemp("agreement")
+    return [
+        contents(packed(submittable_run(folder / "run"), folder / "valid.ai500")),
+        contents(packed(small_run(folder / "small"), folder / "small.ai500")),
+    ]
+
+
+def change(value: Any, generator: random.Random) -> Any:
+    """Change one value somewhere below."""
+    while isinstance(value, dict | list) and value:
+        key = (
+            generator.choice(sorted(value))
+            if isinstance(value, dict)
+            else generator.randrange(len(value))
+        )
+        below = value[key]
+        if not isinstance(below, dict | list) or not below or generator.random() < 0.05:
+            value[key] = generator.choice(
+                [None, 0, -1, 1e300, "", "x", [], {}, True, 2**53]
+                + ([below * 2, below + 1e-7, below + 1] if isinstance(below, int | float) else [])
+            )
+            return
+        value = below
+
+
+def forged(files: dict[str, bytes], seed: int) -> bytes:
+    """Change a value, a line or a byte of some file, and mostly seal the archive again."""
+    generator = random.Random(seed)
+    changed = dict(files)
+    name = generator.choice(sorted(changed))
+    data = changed[name]
+    kind = generator.randrange(5)
+    if kind == 0 and name.endswith(".json"):
+        value = json.loads(data)
+        change(value, generator)
+        changed[name] = json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+    elif kind == 1 and name.endswith(".jsonl"):
+        lines = data.decode().splitlines(keepends=True)
+        place = generator.randrange(len(lines))
+        event = json.loads(lines[place])
+        change(event, generator)
+        lines[place] = json.dumps(event) + "\n"
+        changed[name] = "".join(lines).encode()
+    elif kind == 2:
+        del changed[name]
+    elif kind == 3 and data:
+        place = generator.randrange(len(data))
+        changed[name] = data[:place] + bytes([generator.randrange(256)]) + data[place + 1 :]
+    else:
+        # The valid submission, unchanged or with a signature of nobody.
+        changed.update({"signature.json": b"{}\n"} if generator.random() < 0.5 else {})
+    if generator.random() < 0.9 and name != MANIFEST:
+        changed.pop(MANIFEST, None)
+        packing.seal(changed, key=None)
+    return b"".join(archive.blocks(changed))
+
+
+def agree(files: list[dict[str, bytes]], seeds: range) -> int:
+    """Judge forged submissions both ways; return how many are ranked."""
+    ranked = 0
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        path = Path(folder) / "s.ai500"
+        for seed in seeds:
+            path.write_bytes(forged(files[seed % 8 == 0], seed))
+            with open_submission(path) as submission:
+                verification = recompute(submission)
+                valid = verification.valid
+            judged = judge_file(path, name="s.ai500", trusted_keys=None)
+            assert (judged.ranked is not None) == valid, (seed, judged.rejected, verification)
+            ranked += valid
+    return ranked
+
+
+@pytest.mark.slow
+def test_rank_and_verify_agree(files: list[dict[str, bytes]]) -> None:
+    assert agree(files, range(60)) >= 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_rank_and_verify_agree_on_20000_files(files: list[dict[str, bytes]]) -> None:
+    assert agree(files, range(20_000)) >= 1_000
