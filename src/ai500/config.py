@@ -197,7 +197,7 @@ class FrameworkConfig:
     )
     command: tuple[str, ...] = option(
         (),
-        "script: program and arguments of a member; {task}: its task file, {python}: the next key",
+        "script: command that each member runs; {task}: its task file, {python}: the next key",
     )
     python: str | None = option(
         None,
@@ -220,13 +220,15 @@ class FreeLevelConfig:
 
     model: str | None = option(
         None,
-        "function of the problem class that returns the model; its graph is counted",
+        "function of the problem class that returns the model; its code is run, its graph counted",
     )
     optimizer: str | None = option(
-        None, "function of parameters and hyper-parameters that returns the optimizer"
+        None,
+        "function of parameters and hyper-parameters that returns the optimizer; its code is run",
     )
     loss: str | None = option(
-        None, "function of outputs, targets and `hyperparameters` that returns the loss"
+        None,
+        "function of outputs, targets and `hyperparameters` that returns the loss; its code is run",
     )
     folder: str | None = option(
         None, "folder of these modules, visible on every node; default: the configuration file's"
@@ -411,8 +413,12 @@ class SlurmConfig:
     )
     gpu_type: str | None = option(None, "type of GPU to request, as GRES names it: a100")
     reservation: str | None = option(None, "reservation to use")
-    sbatch: tuple[str, ...] = option((), "additional options of sbatch, e.g. --mail-type=END")
-    srun: tuple[str, ...] = option((), "additional options of srun, e.g. --network=…")
+    sbatch: tuple[str, ...] = option(
+        (), "additional options of sbatch, one word each, e.g. --mail-type=END"
+    )
+    srun: tuple[str, ...] = option(
+        (), "additional options of srun, one word each, e.g. --network=…"
+    )
     setup: tuple[str, ...] = option(
         (), "first shell lines of a job: module load …, source …/bin/activate"
     )

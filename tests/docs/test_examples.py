@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from ai500.cli import main
+from tests.support import synthetic_run
 from tests.support.docs_examples import (
     PAGES,
     ROOT,
@@ -49,9 +50,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
     submittable_run(folder / "runs" / "first", host="another")
     valid = submittable_run(folder / "runs" / "valid")
-    for name in ("mine", "theirs"):
-        (folder / "submissions").mkdir(exist_ok=True)
-        packed(valid, folder / "submissions" / f"{name}.ai500")
+    (folder / "submissions").mkdir()
+    packed(valid, folder / "submissions" / "mine.ai500")
+    with pytest.MonkeyPatch.context() as patched:  # other times: the same work is ranked once
+        patched.setattr(synthetic_run, "EPOCH_SECONDS", 2.5)
+        other = submittable_run(tmp_path_factory.mktemp("theirs") / "run")
+    packed(other, folder / "submissions" / "theirs.ai500")
     pixels = np.random.default_rng(1)
     for number in range(40):
         path = folder / "photos" / ("cats", "dogs")[number % 2] / f"{number}.png"

@@ -13,6 +13,7 @@ from ai500.jobs.schedulers import slurm_commands as commands
 from ai500.jobs.schedulers.slurm_cluster import read_partition
 from ai500.jobs.schedulers.slurm_commands import SlurmUnavailableError
 from ai500.jobs.schedulers.slurm_output import SlurmJob
+from ai500.jobs.schedulers.slurm_script import sbatch_line
 from tests.support.slurm.cluster import Cluster
 
 NAME = "a name; with 'quotes' | ü, and $HOME"
@@ -239,3 +240,15 @@ def test_accounting_knows_what_squeue_forgot(
     assert {job_id: job.state for job_id, job in jobs.items()} == expected
     assert jobs[f"{array}_1"].exit_code == 7
     assert jobs[f"{array}_20"].reason == "before it started"
+
+
+def test_a_word_of_sbatch_reaches_slurm_as_it_is(here: Cluster, tmp_path: Path) -> None:
+    comment = """it's "one" word; \\ # and $HOME `id`"""
+    script = tmp_path / "job.sh"
+    script.write_text(
+        f"#!/bin/sh\n{sbatch_line(f'--comment={comment}')}\n{sbatch_line('--output=/dev/null')}\n"
+    )
+    job = here.run("sbatch", "--parsable", "--hold", script).strip()
+    shown = here.run("scontrol", "show", "job", job).splitlines()
+    assert f"Comment={comment}" in [line.strip() for line in shown]
+    here.run("scancel", job)

@@ -18,8 +18,10 @@ from ai500.cli.output import discard_buffer, print_any_character
 from ai500.cli.verbosity import NORMAL, Verbosity
 from ai500.core import __version__
 from ai500.core.atomic import explained
-from ai500.core.errors import AI500Error, RunCancelledError, RunDetachedError
+from ai500.core.errors import AI500Error, InputError, RunCancelledError, RunDetachedError
 
+MISTAKES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+CIRCLE = "Symlink loop"  # from Path.resolve in Python 3.11 and 3.12
 NO_THREAD = "can't start new thread"  # CPython's only sign of a limit on processes (`ulimit -u`)
 
 app = typer.Typer(
@@ -72,6 +74,9 @@ def main() -> None:
     except OSError as error:
         sys.exit(_report_system_error(error))
     except RuntimeError as error:
+        if str(error).startswith(CIRCLE):
+            _print_error(f"error: {error}: its links lead in a circle.")
+            sys.exit(InputError.exit_code)
         if str(error) != NO_THREAD:
             raise
         sys.exit(_report_system_error(OSError(errno.EAGAIN, str(error))))
@@ -84,7 +89,8 @@ def _report_system_error(error: OSError) -> int:
     problem = explained(error, f"cannot use {file}" if file else "the system refuses", path=file)
     with contextlib.suppress(OSError):
         _print_error(f"error: {problem}")
-    return problem.exit_code
+    # A name that can't be a file here is a mistake; a full disk or a permission is not.
+    return InputError.exit_code if error.errno in MISTAKES else problem.exit_code
 
 
 def _print_error(message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,8 @@ def flops(
         str,
         typer.Argument(
             help="resnet50, resnet50-v1, faster-rcnn, a workload (image_classification, "
-            "image_classification/smoke), package.module:factory, or a file of StableHLO text "
-            "(model.mlir)."
+            "image_classification/smoke), package.module:factory, which runs that Python code, or "
+            "a file of StableHLO text (model.mlir)."
         ),
     ],
     input_shape: Annotated[
@@ -148,6 +149,7 @@ class _Traced:
     backward: Trace | None = None
 
 
+MAX_SAMPLE_VALUES = 2**40
 MAX_STABLEHLO_BYTES = 1 << 30  # weights may stand in the text as constants
 
 
@@ -213,6 +215,13 @@ def _sample_shape(text: str | None, model: Countable) -> tuple[int, ...]:
             f"--input {text!r}: expected positive whole numbers, as 3,224,224",
             key="--input",
             value=text,
+        )
+    if math.prod(shape) > MAX_SAMPLE_VALUES:
+        raise InputError(
+            f"--input: a sample of more than {MAX_SAMPLE_VALUES} values.",
+            key="--input",
+            value=text,
+            remedy="Name the shape of one sample, as 3,224,224.",
         )
     return shape
 

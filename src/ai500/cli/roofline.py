@@ -19,6 +19,7 @@ from ai500.cli.terminal import Terminal, console, print_json, rows
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_interrupt
+from ai500.core.reading import require_regular
 from ai500.core.schema import check_known
 from ai500.pipeline.scoring import write_report
 from ai500.profile.record import Profile
@@ -93,10 +94,21 @@ def roofline(
             value=str(beside[0]),
             remedy="Name one with --run.",
         )
+    if ceilings is not None:
+        raise InputError(
+            f"--ceilings {ceilings}: there is no run to place under them.",
+            key="--ceilings",
+            value=str(ceilings),
+            remedy="Name one with --run.",
+        )
+    if out is not None:
+        require_regular(out)
     if show is not None:
         _print(place_run.read_record(show), show, as_json=as_json)
         return
     precisions = measure.check_precisions(precision or [])
+    if selected.config is not None:
+        selected.load()  # its mistakes before a measurement of minutes
     scheduler = selected.scheduler
     if scheduler is not None:
         check_known(scheduler, SCHEDULERS, key="--scheduler")
@@ -167,13 +179,13 @@ def _show(title: str, table: Table, columns: tuple[int, ...]) -> None:
 
 
 def _place(run: Path, ceilings: Path | None, *, beside: Sequence[Path], as_json: bool) -> None:
-    folder = RunFolder.open(run)
+    folder, others = RunFolder.open(run), [RunFolder.open(path) for path in beside]
     file = ceilings or place_run.newest_record(FOLDER)
     record = place_run.read_record(file)
     memory = _memory_traffic(folder, record)
     placement = place_run.place_run(folder, record, memory_bytes_per_second=memory)
-    if beside:
-        _compare(folder, placement, beside)
+    if others:
+        _compare(folder, placement, others)
     run_folder.write(folder.roofline, placement)
     pages.write_page(folder.roofline.with_suffix(".html"), placement.ceilings, placement)
     pages.write_report_section(folder)
@@ -203,10 +215,10 @@ def _memory_traffic(folder: RunFolder, record: RooflineRecord) -> float | None:
     return None if share is None else share * peak / record.units
 
 
-def _compare(folder: RunFolder, placement: RunPlacement, beside: Sequence[Path]) -> None:
+def _compare(folder: RunFolder, placement: RunPlacement, others: Sequence[RunFolder]) -> None:
     """Draw the run and others under the same ceilings; each is named by what it varies."""
     placements: dict[str, RunPlacement] = {}
-    for other in (folder, *map(RunFolder.open, beside)):
+    for other in (folder, *others):
         label = compare.label_of(run_folder.read(Plan, other.plan))
         label = f"{label} ({other.path.name})" if label in placements else label
         same = other is folder

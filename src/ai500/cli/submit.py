@@ -85,6 +85,12 @@ def submit(
         Path | None,
         typer.Option("--notes", help="Text file to include, e.g. on a learning-rate policy."),
     ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact", help="Replace the names of hosts, users and folders in all files."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Pack a run that keeps the rules into one file for the list.
@@ -100,7 +106,7 @@ def submit(
         edition=edition,
         notes=None if notes is None else _notes(notes),
     )
-    info = packing.submit(RunFolder.open(path), out, options=options, key=key)
+    info = packing.submit(RunFolder.open(path), out, options=options, key=key, redact=redact)
     if as_json:
         print_json({"submission": str(out), "info": info})
         return

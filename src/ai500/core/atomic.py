@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ai500.core.errors import EnvironmentLacksError
+from ai500.core.errors import EnvironmentLacksError, InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +72,8 @@ def write_parts(
 
     The old file becomes `backup`. A crash between the two renames leaves the backup alone.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file: it can't be replaced by one.", path=path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     with explaining_write_errors(path):
         try:

@@ -230,7 +230,7 @@ def _load(kind: type[T], path: Path) -> T:
         table = tomllib.loads(read_text(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}.", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not TOML: {error}.", path=path) from error
     try:
         content = schema.decode(kind, _plain(table))

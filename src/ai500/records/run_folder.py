@@ -265,7 +265,8 @@ def _require_new(path: Path) -> None:
             path=path,
             remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
         )
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    is_circle = path.is_symlink() and not path.exists()
+    if is_circle or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise RunFolderError(
             f"{path} exists and is not an empty folder.",
             path=path,

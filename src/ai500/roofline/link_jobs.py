@@ -17,7 +17,7 @@ from ai500.core.errors import EnvironmentLacksError, JobError
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.outage import ask_patiently
 from ai500.jobs.schedulers import slurm_commands as commands
-from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, site_options
+from ai500.jobs.schedulers.slurm_script import ADDRESS_OF, sbatch_line, site_options
 from ai500.records import run_folder
 from ai500.roofline.records import LinkTime
 
@@ -104,7 +104,7 @@ def batch_script(
     return "\n".join(
         [
             "#!/bin/bash",
-            *(f"#SBATCH {option}" for option in options),
+            *map(sbatch_line, options),
             f"folder={shlex.quote(str(folder))}",
             'exec >>"$folder/log.txt" 2>&1',
             "export SLURM_EXPORT_ENV=ALL",

@@ -60,6 +60,7 @@ OF_TRIAL = re.compile(r"/(systems/[^/]+\.json|meters/[^/]+\.jsonl|slurm/[^/]+\.s
 ROOFLINE = "roofline.json"
 MAX_TEXT = 200
 # Events of the run about one member that its own log does not have: its jobs, its requeues.
+MANIFEST_BYTES_PER_FILE = 400
 EVENT_BYTES_PER_MEMBER = 16_384
 _MEMBER_EVENTS = re.compile(r"trials/\d+/members/\d+/events\.jsonl")
 
@@ -221,9 +222,14 @@ class _Checker:
         for name in sorted(self._files):
             if reason := untrusted.refusal(self._folder / name, budget):
                 self._withhold(name, reason)
+        if budget.is_spent and "events.jsonl" in self._readable:
+            self._withhold("events.jsonl", "not read: other files are too long to be judged")
 
     def check_manifest(self) -> Manifest | None:
         """Compare every file with its digest in the manifest."""
+        size = self._files[MANIFEST].bytes if MANIFEST in self._readable else 0
+        if size > MANIFEST_BYTES_PER_FILE * (len(self._files) + 100):
+            self._withhold(MANIFEST, f"{size} bytes are too many for {len(self._files)} files")
         manifest = self._decoded(Manifest, MANIFEST)
         if manifest is None:
             return None

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ai500.core import schema
-from ai500.core.atomic import json_text
+from ai500.core.atomic import explaining_write_errors, json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
+from ai500.core.reading import read_bytes
 from ai500.core.sealed_json import KEY
 from ai500.pipeline import scoring
 from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
-from ai500.submission import archive, signing, untrusted
+from ai500.submission import archive, redaction, signing, untrusted
 from ai500.submission import manifest as submission
 from ai500.submission.archive import Digest
 from ai500.submission.description import SubmitOptions, describe, run_script
@@ -41,8 +42,18 @@ LOG_HEAD_BYTES = 16_384
 LOG_TAIL_BYTES = 49_152
 
 
-def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | None = None) -> Info:
-    """Check the run by the rules of the level, pack it, and verify the result."""
+def submit(
+    run: RunFolder,
+    out: Path,
+    *,
+    options: SubmitOptions,
+    key: Path | None = None,
+    redact: bool = False,
+) -> Info:
+    """Check the run by the rules of the level, pack it, and verify the result.
+
+    `redact` replaces the names of hosts, users and folders, before all else.
+    """
     if run.holder() is not None:
         message = f"{run.path} is still running ({run.owner()})."
         raise RuleError(message, key="holder", path=run.path, remedy="Submit it when it has ended.")
@@ -51,6 +62,25 @@ def submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | Non
         raise InputError(message, key="--out", value=str(out))
     if out.exists():
         raise InputError(f"{out} exists.", path=out, remedy="Name another file, or remove it.")
+    if redact:
+        with tempfile.TemporaryDirectory(prefix="ai500-redacted-") as folder:
+            return _submit(redacted_copy(run, Path(folder)), out, options=options, key=key)
+    return _submit(run, out, options=options, key=key)
+
+
+def redacted_copy(run: RunFolder, folder: Path) -> RunFolder:
+    """Write the files of a run that are submitted, redacted and scored again, into a folder."""
+    for name, data in redaction.redacted(collect(run)).items():
+        path = folder / name
+        with explaining_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    copy = RunFolder(folder)
+    scoring.score_run(copy)
+    return copy
+
+
+def _submit(run: RunFolder, out: Path, *, options: SubmitOptions, key: Path | None) -> Info:
     plan = run_folder.read(Plan, run.plan)
     reasons = list(unfinished_trials(run, plan))
     try:
@@ -98,11 +128,15 @@ def _reason(finding: Finding) -> str:
 def collect(run: RunFolder) -> dict[str, bytes]:
     """Read the files of the run that are submitted; shorten logs and remove control characters."""
     files: dict[str, bytes] = {}
+    folder = run.path.resolve()
     for pattern in PATTERNS:
         for path in sorted(run.path.glob(pattern)):
             name = path.relative_to(run.path).as_posix()
+            if not path.resolve().is_relative_to(folder):
+                message = f"{path} is a link out of the run folder; it is not submitted."
+                raise InputError(message, path=path, remedy="Put the file itself there.")
             try:
-                data = path.read_bytes()
+                data = read_bytes(path, limit=untrusted.MAX_LINES_BYTES)
             except OSError as error:
                 raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
             if path.suffix in (".txt", ".sh"):

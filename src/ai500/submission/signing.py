@@ -63,7 +63,7 @@ def make_key(path: Path) -> str:
     )
     public = public_path(path)
     for file in (path, public):
-        if file.exists():
+        if file.exists() or file.is_symlink():
             message = f"{file} exists; ai500 does not overwrite a key."
             raise InputError(message, path=file, remedy="Name another file.")
     with explaining_write_errors(path):

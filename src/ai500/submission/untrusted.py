@@ -30,7 +30,7 @@ MAX_RECORD_BYTES = 1 << 20
 MAX_LINES_BYTES = 512 << 20
 MAX_TEXT_BYTES = 1 << 20
 # A submission of N bytes has at most N / 8 values and N / 80 lines of logs; an event has 22 values
-# in 300 bytes; a sample of one meter has 90 bytes, other lines count twice. Small submissions
+# in 300 bytes; a sample of one meter has 90 bytes, other lines count thrice. Small submissions
 # may be denser.
 BYTES_PER_VALUE, MIN_VALUES = 8, 2_000_000
 BYTES_PER_LINE, MIN_LINES = 80, 100_000
@@ -63,6 +63,11 @@ class Budget:
         return cls(
             max(MIN_VALUES, total // BYTES_PER_VALUE), max(MIN_LINES, total // BYTES_PER_LINE)
         )
+
+    @property
+    def is_spent(self) -> bool:
+        """True if a file was refused because it would have exceeded the budget."""
+        return self.values < 0 or self.lines < 0
 
     def spend(self, text: str) -> int:
         """Take the values of a text from the budget, before it is parsed; return their number."""
@@ -127,7 +132,7 @@ def _check_lines(path: Path, budget: Budget) -> None:
     others = 0
     for number, line in read_lines(path):
         try:
-            budget.spend_lines(1 if meters else 2)
+            budget.spend_lines(1 if meters else 3)
             values = budget.spend(line)
             event = _event(line)
         except UnsafeTextError as reason:

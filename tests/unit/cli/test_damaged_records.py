@@ -23,7 +23,10 @@ from ai500.core.errors import AI500Error
 from tests.support import changed_records
 
 CASES = int(os.environ.get("HYPOTHESIS_CASES", "60"))
-COMMANDS = ("status", "score", "report", "check", "compare", "submit", "resume", "cancel")
+COMMANDS = (
+    "status", "score", "report", "check", "compare", "submit", "resume", "cancel", "runs", "export",
+    "export --mllog",
+)  # fmt: skip
 MISSING, UNKNOWN = object(), object()
 VALUES = [
     MISSING, UNKNOWN, None, True, -1, 0, 99, 10**320, 0.5, "", "x", [], [1], [None], {}, {"a": 1},
@@ -83,6 +86,11 @@ def damage(draw: st.DrawFn, run: Path) -> tuple[Path, str]:
 
 
 def arguments(command: str, run: Path, intact: Path, folder: Path) -> list[str]:
+    if command == "runs":
+        return ["runs", str(folder)]
+    if command.startswith("export"):
+        form = "--mllog" if command.endswith("mllog") else "--csv"
+        return ["export", str(run), form, "--out", str(folder / "tables")]
     if command == "compare":
         return ["compare", str(run), str(intact)]
     if command == "submit":

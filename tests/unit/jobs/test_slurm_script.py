@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.config import SlurmConfig
+from ai500.core.errors import ConfigError
 from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
 
 HOSTILE = '/shared/it\'s a "run"; rm -rf $HOME `x` ü\\%j'
@@ -80,6 +81,33 @@ def test_any_path_is_quoted(name: str) -> None:
     script = array_script(request(trial=trial))
     line = next(line for line in script.split("\n") if line.startswith("trial="))
     assert shlex.split(line.removeprefix("trial=")) == [str(trial)]
+
+
+WORDS = ('--comment="$(touch owned)"', "--x=`touch owned`", "a b", "; touch owned", "it's", "*", "")
+
+
+@pytest.mark.parametrize("make", [array_script, gang_script])
+def test_words_of_srun_reach_it_as_they_are(make: Any, tmp_path: Path) -> None:
+    """The shell runs the script; `srun` prints its words, NUL between them."""
+    slurm = SlurmConfig(srun=WORDS, cpu_bind='"$(touch owned)"')
+    flags = ('--container-image="$(touch owned)"', "--container-mounts=/a b:/c")
+    script = make(request(slurm=slurm, srun_flags=flags, stages=False))
+    step = script[script.index("srun ") :].split("python")[0].rstrip().removesuffix("\\")
+    step = "srun " + step.rpartition("srun ")[2]
+    run = f'srun() {{ printf "%s\\0" "$@"; }}\nSLURM_JOB_NUM_NODES=2\n{step}'
+    done = subprocess.run(
+        ["bash", "-c", run, "sh"], capture_output=True, text=True, timeout=30, cwd=tmp_path
+    )
+    words = done.stdout.split("\0")[:-1]
+    assert words[-len(WORDS) :] == list(WORDS)
+    assert set(flags) <= set(words)
+    assert '--cpu-bind="$(touch owned)"' in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_of_sbatch_with_the_end_of_a_line_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"slurm\.sbatch"):
+        array_script(request(slurm=SlurmConfig(sbatch=("--comment=x\ntouch owned",))))
 
 
 def test_what_the_site_wants_is_in_the_head() -> None:

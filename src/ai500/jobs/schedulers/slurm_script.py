@@ -3,18 +3,20 @@
 `array`: one job array, a task per member; a member starts when its nodes become free.
 `gang`: one job for all members, a step each, which start together behind a barrier (ADR 4).
 
-Paths are quoted in the script and never stand in `#SBATCH` lines, where Slurm has rules of its own
-for `%`, spaces and quotes.
+Every word is quoted, except those that the script expands itself (`Expanded`). Paths never stand in
+`#SBATCH` lines, where Slurm has rules of its own for `%`.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ai500.config import SlurmConfig
+from ai500.core.errors import setting_error
 from ai500.jobs.node_agent import CHECKPOINTED_EXIT_CODE
 from ai500.jobs.schedulers import ATTEMPT_MARK
 
@@ -32,7 +34,15 @@ STRADDLING = """\
 export AI500_TASKS_PER_NODE=$SLURM_TASKS_PER_NODE
 unset SLURM_GPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TASKS_PER_NODE
 """
-ALL_NODES = '"$SLURM_JOB_NUM_NODES"'
+
+
+class Expanded(str):
+    """A word that the shell expands; every other word is quoted."""
+
+    __slots__ = ()
+
+
+ALL_NODES = Expanded('"$SLURM_JOB_NUM_NODES"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ def gang_script(request: Request) -> str:
     ]  # fmt: skip
     # srun does not queue steps that overlap; with --exact a step waits until its CPUs are free.
     room = ["--overlap"] if request.shares_accelerators else ["--exact"]
-    place = ['--relative="$3"', *room]
+    place = [Expanded('--relative="$3"'), *room]
     names = ",".join(request.pinned_nodes)
     pinned = [f"--nodelist={names}"] if names else []
     return "\n".join(
@@ -190,6 +200,22 @@ def site_options(slurm: SlurmConfig) -> list[str]:
     return [*stated, *(["--exclusive"] if slurm.exclusive else [])]
 
 
+def sbatch_line(option: str) -> str:
+    """Write an option of sbatch as one word, whatever characters it has.
+
+    Slurm reads double quotes and backslashes here, and expands nothing. The end of a line, which
+    would begin a line of the script, can't be expressed.
+    """
+    if not option.isprintable():
+        raise setting_error(
+            "slurm.sbatch", option, "an option of sbatch has only printable characters.",
+            "Write lines of the script into slurm.setup.",
+        )  # fmt: skip
+    if re.search(r"""[\s"'\\#]""", option):
+        option = '"' + re.sub(r"""(["\\])""", r"\\\1", option) + '"'
+    return f"#SBATCH {option}"
+
+
 def _head(request: Request, options: list[str]) -> list[str]:
     slurm = request.slurm
     if request.straddling_slots:
@@ -218,7 +244,7 @@ def _head(request: Request, options: list[str]) -> list[str]:
     ]
     return [
         "#!/bin/bash",
-        *(f"#SBATCH {option}" for option in options),
+        *map(sbatch_line, options),
         f"trial={shlex.quote(str(request.trial))}",
     ]
 
@@ -271,9 +297,10 @@ def _small_step(request: Request, nodes: str, place: Sequence[str], command: Seq
 def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[str]) -> str:
     """Write a step of one task per node; all steps of the job share its memory."""
     slurm = request.slurm
+    word = Expanded if isinstance(nodes, Expanded) else str
     flags = [
-        f"--nodes={nodes}",
-        f"--ntasks={nodes}",
+        word(f"--nodes={nodes}"),
+        word(f"--ntasks={nodes}"),
         "--ntasks-per-node=1",
         *place,
         "--mem=0",
@@ -283,7 +310,7 @@ def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[
         *request.srun_flags,
         *slurm.srun,
     ]
-    quoted = [flag if '="$' in flag else shlex.quote(flag) for flag in flags]
+    quoted = [flag if isinstance(flag, Expanded) else shlex.quote(flag) for flag in flags]
     return f"srun {' '.join(quoted)} \\\n    {shlex.join(command)}"
 
 
