@@ -132,6 +132,8 @@ class Scenario:
         """Disturb a run, then up to two resumptions of it, and its files between them."""
         for _ in range(self.soak.chance.randint(1, 3)):
             command = self.begin()
+            if self.soak.chance.random() < 0.6:  # otherwise most signals hit a lone controller
+                faults.wait_for_worker(self.run, command.process, seconds=HANG_SECONDS)
             signalled = self._disturb(command, faults=self.soak.chance.randint(3, 6))
             code = self.soak.end(command, signalled=signalled)
             if self.soak.disk is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,13 @@ def flip_byte(run: Path, store: Path, chance: random.Random) -> Flip:
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
     path.write_bytes(changed)
     return Flip(Fault(FLIPPED_BYTE, name), path, content)
+
+
+def wait_for_worker(run: Path, controller: subprocess.Popen[str], *, seconds: float) -> None:
+    """Wait until a member of the run has a process, or the command has ended."""
+    deadline = time.monotonic() + seconds
+    while not processes_of(run) and controller.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def waits_for_a_core(folder: Path, controller: int, *, seconds: float = 10) -> bool:

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds, si_prefix
+from ai500.inventory.peaks import KERNEL_PRECISION, data_sheet
 from ai500.records import Score, ScoreFigures, TrainRecord, TrialScore, list_operators
 from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
@@ -70,7 +71,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
         benchmark="HPC AI500 V3.0",
         headline=vflops_over_trials(run.score),
         summary=[
-            Cards(cards(run.score)),
+            Cards(cards(run)),
             Beside([Paragraph(text, "lead") for text in sentences(run)], quality_figure(run)),
         ],
         sections=[
@@ -135,12 +136,13 @@ def targets_met(score: Score) -> str:
     return f"in {met} of {len(trials)} trials meets"
 
 
-def cards(score: Score) -> list[Card]:
+def cards(run: RunData) -> list[Card]:
     """Return the four figures to remember."""
+    score = run.score
     spread = range_over_trials(score)
     return [
         Card("VFLOPS", vflops(score.vflops), spread or "the score: FLOPS × quality factor"),
-        Card("FLOPS", flops(score.flops), _convention(score)),
+        Card("FLOPS", flops(score.flops), share_of_peak(run) or _convention(score)),
         Card(
             score.quality_name,
             quality(score.ensemble_quality),
@@ -148,6 +150,23 @@ def cards(score: Score) -> list[Card]:
         ),
         Card("Time to quality", human_seconds(score.time_to_quality_seconds), "first batch to end"),
     ]
+
+
+def share_of_peak(run: RunData) -> str:
+    """State FLOPS as a share of the accelerators' peak by their data sheet; empty: not on record.
+
+    The peak is that of the training precision [D10].
+    """
+    names = set(run.system.accelerators)
+    sheet = data_sheet(names.pop()) if len(names) == 1 else None
+    precision = run.plan.hyperparameters.precision
+    kernel = KERNEL_PRECISION.get(precision, precision)
+    if sheet is None or run.plan.device == "cpu" or run.score.flops is None:
+        return ""
+    if kernel not in sheet.flops:
+        return ""
+    share = run.score.flops / (sheet.flops[kernel] * run.plan.system_scale)
+    return f"{share:.1%} of the data sheet's peak in {kernel.upper()}"
 
 
 def _convention(score: ScoreFigures) -> str:

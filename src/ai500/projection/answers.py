@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ai500.core.errors import InputError
+from ai500.core.units import human_si
 from ai500.metrics.quality import is_better
 from ai500.projection.application import Application, step_of_batch
 from ai500.projection.model import Projection, Projector, Settings, degrees, doubled
@@ -165,7 +166,7 @@ def assumptions(projector: Projector) -> list[str]:
     texts = [
         f"Computation: {step_of_batch(app, batch) * 1e3:.4g} ms per step of {batch} images on one "
         f"{app.accelerator} ({app.steps_basis}); {platform.accelerator} is "
-        f"{projector.factor:.3g} times as fast ({projector.factor_basis}). The batch of an "
+        f"{projector.factor:.3g} × as fast ({projector.factor_basis}). The batch of an "
         "accelerator stays the same at every scale. Measured batches: "
         f"{', '.join(str(measured) for measured, _ in app.steps_by_batch)}; linear between them, "
         "in proportion to the images beyond.",
@@ -183,7 +184,7 @@ def assumptions(projector: Projector) -> list[str]:
         "Rounds that repeat are simulated once; an all-to-all of more than 8 ranks by an even "
         "sample of 8 distances; of a member of more than 1,024 nodes so many stand for all"
         + (
-            ", whose messages are shorter than in the whole torus: up to 45 % too fast."
+            ", whose messages are shorter than in the whole torus: up to 69 % too fast."
             if platform.topology.kind == "torus"
             else "."
         ),
@@ -195,7 +196,7 @@ def assumptions(projector: Projector) -> list[str]:
         "writes as fast as it reads."
         if settings.node_mtbf_seconds is None
         else f"Failures: a Poisson process of each member's nodes (MTBF of a node "
-        f"{settings.node_mtbf_seconds / 3600:.4g} h), simulated with a fixed seed; checkpoints at "
+        f"{settings.node_mtbf_seconds / 3600:,.0f} h), simulated with a fixed seed; checkpoints at "
         f"Young's interval, {settings.requeue_seconds:.0f} s to requeue.",
         "Quality: a + b / M through the run's members and its ensemble: extrapolated beyond the "
         f"run's M = {app.run_members}. What a larger batch costs in quality is not projected.",
@@ -205,7 +206,7 @@ def assumptions(projector: Projector) -> list[str]:
         _input(projector),
     ]
     if platform.watts_per_node is not None:
-        texts.append(f"Energy: {platform.watts_per_node:.4g} W per node, constant.")
+        texts.append(f"Energy: {human_si(platform.watts_per_node)}W per node, constant.")
     return texts
 
 

@@ -7,6 +7,8 @@ import math
 import os
 import pickle
 import re
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from ai500.bagging.data_sampler import SAMPLERS
 from ai500.core.errors import DataError
 from ai500.data.generated import generate
 from ai500.data.packed_store import PackedStore
+from ai500.data.resumable_work import locked
 from ai500.data.store import Samples
 from ai500.parallel import data_duplicator
 from ai500.parallel.data_duplicator import (
@@ -144,6 +147,28 @@ print("copied" if seen else "found", flush=True)
 """
     done = hostile_disk.run(tmp_path, DUPLICATE + body)
     assert sorted(done.stdout.split()) == ["copied", "found", "found"], done.stderr
+
+
+def test_a_copy_waits_for_the_lock(store: PackedStore, tmp_path: Path) -> None:
+    """Linux lists who waits for it: the test depends on no race."""
+    name = duplicate(store, counts=MEMBERS, folder=tmp_path / "first").path.name
+    lock = (tmp_path / "node" / name).with_suffix(".lock")
+    lock.parent.mkdir()
+    begun: list[int] = []
+    copying = threading.Thread(
+        target=duplicate, args=(store,),
+        kwargs={"counts": MEMBERS, "folder": lock.parent,
+                "progress": lambda done, total: begun.append(done)},
+    )  # fmt: skip
+    with locked(lock):
+        copying.start()
+        waiter = re.compile(rf"-> FLOCK .*:{lock.stat().st_ino} ")
+        while not waiter.search(Path("/proc/locks").read_text()):
+            assert copying.is_alive()
+            time.sleep(0.01)
+        assert begun == []
+    copying.join()
+    assert begun
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ai500.bagging.sections import members_table
+from ai500.bagging.sections import members_table, share_of_peak
 from ai500.cli import score_view, terminal
 from ai500.core.errors import RunFolderError
 from ai500.core.units import human_si
@@ -62,6 +62,20 @@ def test_the_headline_states_the_score(tmp_path: Path) -> None:
         "2 CPU slots (Synthetic CPU) of host, in 2 waves",
     ):
         assert words in page.text
+
+
+def test_the_share_of_the_peak_is_that_of_the_precisions_data_sheet(tmp_path: Path) -> None:
+    """989.4 TFLOPS of an H200 in BF16, of two of them; on a CPU there is no data sheet."""
+    data = read_run_data(write_synthetic_run(tmp_path / "run", Shape()))
+    assert share_of_peak(data) == ""
+    hyper = replace(data.plan.hyperparameters, precision="mixed-bf16")
+    plan = replace(data.plan, device="cuda", system_scale=2, hyperparameters=hyper)
+    system = replace(data.system, accelerators=("NVIDIA H200", "NVIDIA H200"))
+    score = replace(data.score, flops=2 * 98.94e12)
+    gpus = replace(data, plan=plan, system=system, score=score)
+    assert share_of_peak(gpus) == "10.0% of the data sheet's peak in BF16"
+    mixed = replace(gpus, system=replace(system, accelerators=("NVIDIA H200", "AMD Instinct")))
+    assert share_of_peak(mixed) == ""
 
 
 def test_a_run_that_keeps_all_rules_is_called_valid(tmp_path: Path) -> None:
