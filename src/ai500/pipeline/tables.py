@@ -12,7 +12,7 @@ from typing import Any
 
 from ai500.core import events
 from ai500.core.atomic import explaining_write_errors, write_text
-from ai500.core.errors import EnvironmentLacksError
+from ai500.data.readers.parquet import pyarrow
 from ai500.meters.log import read_meters
 from ai500.pipeline import scoring
 from ai500.records import Plan, TrainRecord, run_folder
@@ -88,15 +88,7 @@ def write_csv(path: Path, rows: list[Row]) -> None:
 
 def write_parquet(path: Path, rows: list[Row]) -> None:
     """Write a table as Parquet; lists and tables are JSON."""
-    try:
-        import pyarrow as arrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError as error:
-        raise EnvironmentLacksError(
-            "Parquet files need pyarrow, which is not installed here.",
-            key="--parquet",
-            remedy="pip install pyarrow, or use --csv.",
-        ) from error
+    arrow, parquet = pyarrow("pyarrow"), pyarrow("pyarrow.parquet")
     columns = {name: [_plain(row.get(name)) for row in rows] for name in _names(rows)}
     with explaining_write_errors(path):
         parquet.write_table(arrow.table(columns), path)
