@@ -277,8 +277,10 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
     if is_script(evidence):  # rule "worker of ai500"
         return
     walls: dict[tuple[Any, ...], list[float]] = {}
+    ended_on: dict[tuple[Any, Any], Any] = {}
     for event in evidence.events:
         if event["event"] in TRAINING_EVENTS:
+            ended_on[event.get("trial"), event.get("member")] = event.get("host")
             place: tuple[Any, ...] = (event.get("trial"), event.get("host"))
             walls.setdefault(place, []).append(event["wall"])
             walls.setdefault((*place, event.get("member")), []).append(event["wall"])
@@ -291,11 +293,14 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
             owner = f"trial {trial.trial}: node {node.hostname}'s description by member {member}"
             if not own:
                 continue  # a member's other nodes: its rank 0 writes the events
-            if node.after is None:
+            # A node that failed, or that the job left, has none: another one ended the training.
+            before, after = node.before.wall, max(own)
+            if node.after is not None:
+                after = node.after.wall
+            elif ended_on[trial.trial, member] == node.hostname:
                 message = f"{owner} has no state after training"
                 yield Observation(message, RUN_AGAIN, unchecked=True)
                 continue
-            before, after = node.before.wall, node.after.wall
             if min(own) < before - SAME_MOMENT_SECONDS or max(own) > after + SAME_MOMENT_SECONDS:
                 yield Observation(
                     f"{owner} was recorded during its training, not before and after", RUN_AGAIN

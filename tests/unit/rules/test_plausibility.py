@@ -126,6 +126,30 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
         assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
 
 
+def test_a_node_that_the_job_had_to_leave_has_no_state_after_training(clean: Evidence) -> None:
+    """A requeued member resumes on another node, which describes itself [docs/slurm.md]."""
+    first = clean.trials[0]
+    member, node = first.nodes[0]
+    lost = dataclasses.replace(node, hostname="lost", after=None)
+    events = [
+        event | {"host": "lost"}
+        if (event["event"], event.get("trial"), event.get("member")) == ("first_batch", 1, member)
+        else event
+        for event in clean.events
+    ]
+    nodes = [(member, lost), *first.nodes]
+    moved = dataclasses.replace(
+        clean, events=events,
+        trials=[dataclasses.replace(first, nodes=nodes), *clean.trials[1:]],
+    )  # fmt: skip
+    assert events != clean.events
+    rule = (rules.window_as_described,)
+    assert judge(moved, rules=rule).violations == []
+    early = dataclasses.replace(lost.before, wall=lost.before.wall + 3600.0)
+    nodes[0] = (member, dataclasses.replace(lost, before=early))
+    assert len(judge(moved, rules=rule).violations) == 1
+
+
 def test_offsets_that_jump_between_two_measurements(clean: Evidence) -> None:
     """Another host may be an hour off, at both ends of its training."""
     elsewhere = {"host": "other", "boot": "1", "wall": 2e9}
