@@ -7,7 +7,7 @@ is ranked until the committee decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ai500.ranking.entries import Ranked
@@ -59,18 +59,31 @@ def _refusal(candidate: Ranked, registry: Registry | None, decisions: Decisions)
 def _find_same_work(
     eligible: Sequence[Ranked], registry: Registry | None, decisions: Decisions, result: Review
 ) -> None:
-    for overlap in overlaps([candidate.claim for candidate in eligible]):
-        one, other = eligible[overlap.first], eligible[overlap.other]
+    for one, other, overlap in _same_work(eligible):
         if decisions.settles(one.claim.sha256, other.claim.sha256):
             _note_both(result, one, other, f"shares {overlap.described} with")
         elif signer(one, registry) != signer(other, registry):
             _hold(result, one, other, overlap)
-        elif one.entry.list_key == other.entry.list_key:
+    # Apart: what shares work with an entry of another list is compared within its own as well.
+    groups: dict[object, list[Ranked]] = {}
+    for candidate in eligible:
+        key = signer(candidate, registry), candidate.entry.list_key
+        groups.setdefault(key, []).append(candidate)
+    for group in groups.values():
+        for one, other, overlap in _same_work(group):
+            if decisions.settles(one.claim.sha256, other.claim.sha256):
+                continue
             first = "received earlier" if registry is not None else "whose SHA-256 is the lower one"
             reason = f"{overlap.described} are those of {_name(one)}, {first}: one run counts once"
             result.refused.setdefault(other.entry.id, []).append(reason)
             text = f"{_name(other)} contains {overlap.described} of this run, and is not ranked."
             result.findings.setdefault(one.entry.id, []).append(text)
+
+
+def _same_work(candidates: Sequence[Ranked]) -> Iterator[tuple[Ranked, Ranked, Overlap]]:
+    """Yield the pairs that contain the same work, the earlier one first."""
+    for overlap in overlaps([candidate.claim for candidate in candidates]):
+        yield candidates[overlap.first], candidates[overlap.other], overlap
 
 
 def _note_same_weights(

@@ -194,6 +194,15 @@ def test_one_run_may_enter_the_lists_of_several_levels() -> None:
     assert len(reviewed(one, thief).refused) == 2
 
 
+def test_an_entry_of_another_list_hides_no_copy() -> None:
+    """All three share work with the first one; the last two are in one list."""
+    other = candidate(1, work(1), level="free")
+    one, again = candidate(2, work(1)), candidate(3, work(1), system="relabelled")
+    result = reviewed(other, one, again, registry=received(other, one, again))
+    assert list(result.refused) == [again.entry.id]
+    assert one.claim.file in result.refused[again.entry.id][0]
+
+
 def test_a_later_decision_replaces_an_earlier() -> None:
     one = candidate(1, work(1))
     no = Decision((one.claim.sha256,), (), "2026-12-01", "doubts")
