@@ -121,7 +121,7 @@ def rank(
         _show(built, out)
         if record:
             console.print(f"{recorded:,} new in {registry}", soft_wrap=True, markup=False)
-    unranked = _unranked(expect or [], folder, built, quiet=as_json)
+    unranked = _unranked(expect or [], folder, files, built, quiet=as_json)
     if unranked or (files and not built.entries):
         raise typer.Exit(1)
 
@@ -131,15 +131,20 @@ def _record(registry: Path, files: Sequence[File]) -> int:
     return record_received(registry, [(sha256, name) for sha256, name in digests if sha256])
 
 
-def _unranked(expected: Sequence[Path], folder: Path, built: Built, *, quiet: bool) -> list[Path]:
+def _unranked(
+    expected: Sequence[Path], folder: Path, files: Sequence[File], built: Built, *, quiet: bool
+) -> list[Path]:
     """Print the expected submissions that are not ranked, with the reasons; return them."""
     known = {each.file: each.reasons for each in built.rejected}
+    judged = {file.name for file in files}
     missing = []
     for path in expected:
-        if not path.resolve().is_relative_to(folder.resolve()):
+        place = path.parent.resolve() / path.name  # a link is a submission of its own
+        if not place.is_relative_to(folder.resolve()):
             raise InputError(f"--expect {path}: not in {folder}.", key="--expect", path=path)
-        name = printable(path.resolve().relative_to(folder.resolve()).as_posix())
-        reasons = known.get(name, () if path.is_file() else ("no such file",))
+        name = printable(place.relative_to(folder.resolve()).as_posix())
+        absent = f"no such file, or not one that ends in {SUFFIX}"
+        reasons = known.get(name, () if name in judged else (absent,))
         if reasons:
             missing.append(path)
             if not quiet:
