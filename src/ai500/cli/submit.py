@@ -145,7 +145,7 @@ def verify(
     members: Annotated[
         int | None,
         typer.Option(
-            "--members", min=1, help="Repeat this many members, drawn now, instead of all trials."
+            "--members", min=2, help="Repeat this many members, drawn now, instead of all trials."
         ),
     ] = None,
     margin: Annotated[
