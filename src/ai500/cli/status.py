@@ -24,6 +24,8 @@ from ai500.records.run_folder import RunFolder
 
 FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
 """Time between two looks at a run: on a terminal, and in a log file."""
+PAUSE_PER_LOOK = 4.0
+"""Least pause after a look, in multiples of the time that it took."""
 
 
 def status(
@@ -52,6 +54,7 @@ def _follow(folder: RunFolder) -> None:
     live = Live(console=console, transient=True, auto_refresh=False)
     with live if console.is_terminal else contextlib.nullcontext():
         while folder.holder() is not None:
+            began = time.monotonic()
             plan = run_folder.read(Plan, folder.plan)
             number = current_trial(folder, plan)
             if number:
@@ -63,7 +66,9 @@ def _follow(folder: RunFolder) -> None:
                 else:
                     line = f"trial {number} of {plan.trials}: {totals(views, plan)}"
                     console.print(line, soft_wrap=True, markup=False)
-            time.sleep(FOLLOW_SECONDS if console.is_terminal else LOG_SECONDS)
+            # A look reads all logs of the trial, which grow: it takes a fifth of the time at most.
+            pause = FOLLOW_SECONDS if console.is_terminal else LOG_SECONDS
+            time.sleep(max(pause, PAUSE_PER_LOOK * (time.monotonic() - began)))
 
 
 def _show_status(folder: RunFolder, *, as_json: bool) -> None:
