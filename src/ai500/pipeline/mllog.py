@@ -71,13 +71,14 @@ def _moments(plan: Plan, trial: int, recorded: Sequence[Event]) -> Iterator[Mome
     yield Moment(first, "run_start")
     lower = load_workload(plan.workload).quality_direction == "lower"
     key, reached, last = ("eval_error" if lower else "eval_accuracy"), False, first
+    qualities = _by_epoch(by_kind["quality"], plan)
     for epoch, finished in sorted(_by_epoch(by_kind["epoch"], plan).items()):
         metadata = (("epoch_num", epoch),)
         yield Moment(last, "epoch_start", metadata=metadata)
         last = max(event["wall"] for event in finished)
         samples = sum(event["images"] for event in finished)
         yield Moment(last, "epoch_stop", metadata=(*metadata, ("samples_count", samples)))
-        evaluated = _by_epoch(by_kind["quality"], plan).get(epoch)
+        evaluated = qualities.get(epoch)
         if evaluated:
             at, mean = max(e["wall"] for e in evaluated), fmean(e["quality"] for e in evaluated)
             yield Moment(last, "eval_start", metadata=metadata)
