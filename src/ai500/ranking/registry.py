@@ -215,6 +215,12 @@ def record(path: Path, submissions: Iterable[tuple[str, str]]) -> int:
     for sha256, name in new:
         # As JSON: a line end in a name would begin a table.
         text += f'\n[[received]]  # {json.dumps(name)}\nsha256 = "{sha256}"\ndate = {today()}\n'
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:  # `received = []` can't be continued by tables
+        message = f"{path}: no [[received]] can be added at its end: {error}."
+        remedy = "Write `received` as tables, [[received]], or leave it out."
+        raise InputError(message, key="received", path=path, remedy=remedy) from error
     write_text(path, text)
     return len(new)
 

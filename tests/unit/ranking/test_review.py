@@ -400,3 +400,12 @@ def test_a_mistake_in_decisions_is_an_error(tmp_path: Path, decision: str, key: 
     with pytest.raises(InputError) as caught:
         load_decisions(path)
     assert caught.value.key == key
+
+
+def test_a_registry_that_cannot_be_continued_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "registry.toml"
+    path.write_text("format = 1\nreceived = []\n")
+    with pytest.raises(InputError) as caught:
+        record(path, [("c" * 64, "new.ai500")])
+    assert caught.value.key == "received"
+    assert load_registry(path).received == ()
