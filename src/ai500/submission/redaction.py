@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -50,7 +51,9 @@ def _replacer(files: Mapping[str, bytes]) -> Callable[[str], str]:
             folders.update(_private_parts(path))
     users.discard("root")
     hosts.discard("localhost")
-    short = {host: _short(host) for host in hosts}
+    # Hosts of several domains that begin alike are several: they have files of their own.
+    domains = Counter(_short(host) for host in hosts if host != _short(host))
+    short = {host: _short(host) if domains[_short(host)] < 2 else host for host in hosts}
     nodes = _numbered("node", set(short.values()))
     names = {
         **_numbered("folder", folders - users - hosts),

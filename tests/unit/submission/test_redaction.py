@@ -93,3 +93,16 @@ def test_a_link_out_of_the_run_is_not_followed(run: RunFolder, tmp_path: Path) -
     log.symlink_to(tmp_path / "secret")
     with pytest.raises(InputError, match="link out of the run folder"):
         packing.collect(run)
+
+
+def test_hosts_of_several_domains_stay_several() -> None:
+    files = {
+        f"trials/01/systems/{host}-000.json": json.dumps({"hostname": host}).encode()
+        for host in ("gpu.a.example", "gpu.b.example", "cpu")
+    }
+    files["plan.json"] = b'{"nodes": ["cpu.a.example"]}'  # a host with its domain is the same one
+    renamed = redacted(files)
+    plan = json.loads(renamed.pop("plan.json"))
+    hosts = {json.loads(data)["hostname"] for data in renamed.values()}
+    assert len(hosts) == 3
+    assert set(plan["nodes"]) < hosts
