@@ -252,9 +252,20 @@ class SlurmScheduler:
         file = self._folder / f"{number}.json"
         run_folder.write(file, submission)
         write_text(self._folder / f"{number}.sh", script)
-        submission = replace(
-            submission, job=self._sbatch(script, name=submission.name, after=after)
-        )
+        try:
+            job = self._sbatch(script, name=submission.name, after=after)
+        except commands.QueueFullError:
+            # An sbatch that was killed while it retried may have succeeded; a record of a request
+            # that did not would be looked up at every resume and cancel.
+            taken: list[str] = []
+            with contextlib.suppress(SchedulerUnavailableError):
+                if not (taken := commands.jobs_named(submission.name)):
+                    file.unlink()
+                    file.with_suffix(".sh").unlink()
+            if not taken:
+                raise
+            job = taken[0]
+        submission = replace(submission, job=job)
         run_folder.write(file, submission)
         return submission.ids()
 

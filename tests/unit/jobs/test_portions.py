@@ -1,0 +1,56 @@
+"""A limit on submitted jobs: members follow in portions, as earlier ones end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ai500.jobs.schedulers import slurm_commands
+from ai500.jobs.schedulers.slurm_commands import QueueFullError
+from ai500.records.run_folder import RunFolder
+from tests.support.simulated_slurm import TRIAL, SimulatedSlurm, controller_for, plan_ensemble
+
+LIMIT = 8
+
+
+class Limited(SimulatedSlurm):
+    """Takes a submission only while at most LIMIT tasks wait or run."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self.portions: list[int] = []
+
+    def _sbatch(self, script: str) -> str:
+        match = re.search(r"^members=\((.*)\)$", script, flags=re.MULTILINE)
+        assert match
+        size = len(match[1].split())
+        if len(self._waiting) + len(self._running) + size > LIMIT:
+            raise QueueFullError("sbatch: error: AssocMaxSubmitJobLimit")
+        self.portions.append(size)
+        return super()._sbatch(script)
+
+
+def follow(folder: Path, monkeypatch: pytest.MonkeyPatch, *, scale: int) -> Limited:
+    config, plan = plan_ensemble(16, nodes=2)
+    slurm = Limited(RunFolder(folder).trial(TRIAL), at_once=1)
+    monkeypatch.setattr(slurm_commands, "run_slurm", slurm)
+    slurm_commands._accounting.cache_clear()
+    controller = controller_for(folder, config, replace(plan, system_scale=scale))
+    controller.start()
+    assert controller.run(lambda views: None) == []
+    slurm_commands._accounting.cache_clear()
+    assert sum(slurm.portions) == 16
+    return slurm
+
+
+def test_a_request_that_slurm_refused_leaves_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = follow(tmp_path, monkeypatch, scale=16)
+    folder = RunFolder(tmp_path).trial(TRIAL).path / "slurm"
+    assert slurm.calls["sbatch"] > len(slurm.portions)
+    assert len(list(folder.glob("*.json"))) == len(slurm.portions)
+    assert len(list(folder.glob("*.sh"))) == len(slurm.portions)
