@@ -54,3 +54,11 @@ def test_a_request_that_slurm_refused_leaves_no_record(
     assert slurm.calls["sbatch"] > len(slurm.portions)
     assert len(list(folder.glob("*.json"))) == len(slurm.portions)
     assert len(list(folder.glob("*.sh"))) == len(slurm.portions)
+
+
+def test_portions_that_wait_for_each_other_fill_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of one member each, one after the other, would leave the rest of Sys_scale idle."""
+    slurm = follow(tmp_path, monkeypatch, scale=4)
+    assert min(slurm.portions) >= 4

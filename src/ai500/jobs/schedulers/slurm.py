@@ -90,19 +90,24 @@ class SlurmScheduler:
         """
         self._cancelled.unlink(missing_ok=True)
         ids: list[str] = []
+        at_once = _at_once(self._context.plan)
+        if not self._active:
+            self._earlier = []
         while left := jobs[len(ids) :]:
             part = left[: self._portion(len(left))]
             try:
                 ids += self._submit(part, after=self._earlier)
             except commands.QueueFullError as error:
-                if self._slurm.start == "array" and len(part) > 1:
+                # Portions wait for each other: smaller ones would not fill Sys_scale.
+                smallest = 2 * at_once if self._earlier and at_once else 2
+                if self._slurm.start == "array" and len(part) >= smallest:
                     self._largest_portion = len(part) // 2
                     continue
                 self._note_full(len(left), str(error))
                 return ids
             if self._largest_portion is not None:
                 self._largest_portion *= 2
-            self._earlier = ids[-1:] if _at_once(self._context.plan) else []
+            self._earlier = ids[-1:] if at_once else []
         self._earlier = []
         return ids
 
@@ -146,7 +151,9 @@ class SlurmScheduler:
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Query all jobs with one squeue; the script of a gang records its members' exit codes."""
         bases = {job_id: job_id.partition("m")[0] for job_id in ids}
-        jobs = self._query(set(bases.values())) if bases else {}
+        queried = set(bases.values())
+        self._active = {job_id: job for job_id, job in self._active.items() if job_id in queried}
+        jobs = self._query(queried) if queried else {}
         exits = self._exits({base for job_id, base in bases.items() if "m" in job_id})
         # A task that is cancelled while it waits leaves the queue at once, without a trace.
         cancelled = {base for base in self._pending if base in jobs and jobs[base].state == "lost"}
