@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,18 @@ class Limited(SimulatedSlurm):
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]
         self.portions: list[int] = []
+        self.dependencies: dict[str, list[str]] = {}
+        """Arrays that each submission waits for, by its members."""
+
+    def __call__(self, words: Sequence[str], *, timeout: float, stdin: str = "") -> str:
+        output = super().__call__(words, timeout=timeout, stdin=stdin)
+        if words[0] == "sbatch":  # taken: a refusal is an exception
+            members = re.search(r"^members=\((.*)\)$", stdin, flags=re.MULTILINE)
+            assert members
+            self.dependencies[members[1]] = [
+                word.rpartition(":")[2] for word in words if word.startswith("--dependency=")
+            ]
+        return output
 
     def _sbatch(self, script: str) -> str:
         match = re.search(r"^members=\((.*)\)$", script, flags=re.MULTILINE)
@@ -33,16 +46,30 @@ class Limited(SimulatedSlurm):
         return super()._sbatch(script)
 
 
-def follow(folder: Path, monkeypatch: pytest.MonkeyPatch, *, scale: int) -> Limited:
+class Preempting(Limited):
+    """The first task is preempted."""
+
+    def _pass_time(self) -> None:
+        super()._pass_time()
+        if not any(members == "0" for members in self.dependencies):
+            self._trial.member(0).record.unlink(missing_ok=True)
+
+    def _squeue(self) -> str:
+        return super()._squeue().replace("1_0|COMPLETED|0|0|", "1_0|PREEMPTED|0|15|")
+
+
+def follow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, scale: int, kind: type[Limited] = Limited
+) -> Limited:
     config, plan = plan_ensemble(16, nodes=2)
-    slurm = Limited(RunFolder(folder).trial(TRIAL), at_once=1)
+    slurm = kind(RunFolder(folder).trial(TRIAL), at_once=1)
     monkeypatch.setattr(slurm_commands, "run_slurm", slurm)
     slurm_commands._accounting.cache_clear()
     controller = controller_for(folder, config, replace(plan, system_scale=scale))
     controller.start()
     assert controller.run(lambda views: None) == []
     slurm_commands._accounting.cache_clear()
-    assert sum(slurm.portions) == 16
+    assert sum(slurm.portions) == 16 + (kind is Preempting)
     return slurm
 
 
@@ -62,3 +89,12 @@ def test_portions_that_wait_for_each_other_fill_the_system(
     """Arrays of one member each, one after the other, would leave the rest of Sys_scale idle."""
     slurm = follow(tmp_path, monkeypatch, scale=4)
     assert min(slurm.portions) >= 4
+
+
+def test_a_retry_between_portions_waits_for_none_and_the_next_portion_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = follow(tmp_path, monkeypatch, scale=4, kind=Preempting)
+    first, retry, *portions = slurm.dependencies.values()
+    assert first == retry == []
+    assert portions[0] == ["1"]

@@ -77,6 +77,8 @@ class SlurmScheduler:
         self._skipped: set[str] = set()
         self._earlier: list[str] = []
         """Last job of a portion that the next portion has to wait for."""
+        self._left: set[int] = set()
+        """Members of portions for which Slurm had no room."""
         self._largest_portion: int | None = None
         """Most tasks of an array that Slurm takes at present; None: no limit was met."""
         self._noted_left = 0
@@ -91,24 +93,27 @@ class SlurmScheduler:
         self._cancelled.unlink(missing_ok=True)
         ids: list[str] = []
         at_once = _at_once(self._context.plan)
-        if not self._active:
-            self._earlier = []
+        # A retry that comes between two portions waits for none.
+        continued = any(job.member in self._left for job in jobs)
+        earlier = self._earlier if continued and self._active else []
         while left := jobs[len(ids) :]:
             part = left[: self._portion(len(left))]
             try:
-                ids += self._submit(part, after=self._earlier)
+                ids += self._submit(part, after=earlier)
             except commands.QueueFullError as error:
                 # Portions wait for each other: smaller ones would not fill Sys_scale.
-                smallest = 2 * at_once if self._earlier and at_once else 2
+                smallest = 2 * at_once if earlier and at_once else 2
                 if self._slurm.start == "array" and len(part) >= smallest:
                     self._largest_portion = len(part) // 2
                     continue
                 self._note_full(len(left), str(error))
+                self._left |= {job.member for job in left}
+                self._earlier = earlier or self._earlier
                 return ids
+            self._left -= {job.member for job in part}
             if self._largest_portion is not None:
                 self._largest_portion *= 2
-            self._earlier = ids[-1:] if at_once else []
-        self._earlier = []
+            earlier = ids[-1:] if at_once else []
         return ids
 
     def _note_full(self, left: int, reason: str) -> None:
