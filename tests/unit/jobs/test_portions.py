@@ -58,6 +58,14 @@ class Preempting(Limited):
         return super()._squeue().replace("1_0|COMPLETED|0|0|", "1_0|PREEMPTED|0|15|")
 
 
+class WithoutArrays(Limited):
+    """MaxArraySize is 0."""
+
+    def _sbatch(self, script: str) -> str:
+        text = "sbatch: error: Batch job submission failed: Invalid job array specification"
+        raise QueueFullError(text)
+
+
 def follow(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, scale: int, kind: type[Limited] = Limited
 ) -> Limited:
@@ -98,3 +106,10 @@ def test_a_retry_between_portions_waits_for_none_and_the_next_portion_does(
     first, retry, *portions = slurm.dependencies.values()
     assert first == retry == []
     assert portions[0] == ["1"]
+
+
+def test_a_cluster_without_arrays_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(QueueFullError, match="array specification"):
+        follow(tmp_path, monkeypatch, scale=16, kind=WithoutArrays)

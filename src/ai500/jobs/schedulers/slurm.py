@@ -106,6 +106,8 @@ class SlurmScheduler:
                 if self._slurm.start == "array" and len(part) >= smallest:
                     self._largest_portion = len(part) // 2
                     continue
+                if len(part) == 1 and commands.REFUSED_ARRAY in str(error):
+                    raise  # MaxArraySize = 0: waiting does not help
                 self._note_full(len(left), str(error))
                 self._left |= {job.member for job in left}
                 self._earlier = earlier or self._earlier
