@@ -24,6 +24,20 @@ WATCH_SECONDS = 1.0
 TAKEN_OVER_EXIT_CODE = 1
 
 
+def attempt_name() -> bytes:
+    """Name this attempt of a member: the same on all its nodes, and new at every start."""
+    job, attempt = os.environ.get("SLURM_JOB_ID", "local"), os.environ.get("AI500_ATTEMPT", "1")
+    return f"{job} {attempt}\n".encode()
+
+
+def sign(file: TextIO) -> None:
+    """Write the attempt into its lock: the member's other nodes may start later."""
+    with contextlib.suppress(OSError):  # a full disk: the lock itself is held
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), attempt_name())
+        os.fsync(file.fileno())
+
+
 def beat(file: TextIO, path: Path, *, seconds: float = BEAT_SECONDS) -> None:
     """Touch the lock in a thread; end this process when another one has replaced the lock."""
     # The thread must not keep the lock: it is released when its holder drops the file.

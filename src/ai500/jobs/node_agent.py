@@ -21,7 +21,7 @@ from pathlib import Path
 from ai500.core import events
 from ai500.core.barrier import connect
 from ai500.core.errors import AI500Error
-from ai500.core.heartbeat import wait_while_beating
+from ai500.core.heartbeat import attempt_name, wait_while_beating
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
@@ -122,7 +122,9 @@ def _wait_for_earlier_worker(folder: MemberFolder, child: Child) -> None:
     def is_held() -> bool:
         try:
             with lock.open("a", encoding="utf-8") as file:
-                return not lock_within(file, seconds=0.0)
+                free = lock_within(file, seconds=0.0)
+            # Rank 0 of this attempt may be ahead of this node, and waits for it.
+            return not free and lock.read_bytes() != attempt_name()
         except OSError:
             return False
 

@@ -335,6 +335,11 @@ class _Job:
         ids: list[str] = []
         try:
             ids = scheduler.submit([spec])
+            if not ids:
+                raise JobError(
+                    "the scheduler takes no more jobs now: its limit on your jobs is reached.",
+                    remedy="Run the command again when some of your jobs have ended.",
+                )
             deadline = time.monotonic() + longest_seconds
             patience = 60 * self._config.scheduler.patience_minutes
             while True:

@@ -16,7 +16,7 @@ from typing import TextIO
 from ai500.core import schema
 from ai500.core.barrier import BarrierClient, connect
 from ai500.core.errors import AI500Error
-from ai500.core.heartbeat import beat
+from ai500.core.heartbeat import beat, sign
 from ai500.inventory.node import record_after, record_before
 from ai500.meters.recorder import Recorder
 from ai500.records import Task, run_folder
@@ -113,6 +113,7 @@ def lock_member(task: Task) -> TextIO:
     file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
     if not run_folder.lock_within(file, seconds=LOCK_SECONDS):
         raise AI500Error(f"member {task.member} is being trained by another process.")
+    sign(file)
     path = Path(file.name)
     os.utime(path)
     beat(file, path)

@@ -1,4 +1,4 @@
-"""The node agent: exit codes of ranks that torchrun started."""
+"""The node agent: exit codes of ranks, and locks of workers that were started before."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core.heartbeat import sign
+from ai500.jobs import node_agent
 from ai500.jobs.node_agent import exit_code_of_rank
 from ai500.jobs.schedulers import ATTEMPT_MARK
+from ai500.records.run_folder import MemberFolder, lock_within
 
 REPORT = """{mark}1 of member 0
 Root Cause (first observed failure):
@@ -37,3 +40,24 @@ def test_without_a_report_nothing_is_known(tmp_path: Path) -> None:
     assert exit_code_of_rank(log) is None
     log.write_text(f"{ATTEMPT_MARK}1 of member 0\nno report\n")
     assert exit_code_of_rank(log) is None
+
+
+class _Uninterrupted:
+    interrupted = False
+
+
+@pytest.mark.parametrize(("attempt", "waits"), [("2", False), ("1", True)])
+def test_only_a_worker_of_another_attempt_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt: str, waits: bool
+) -> None:
+    """On the member's first node rank 0 may train already, and wait for this node's ranks."""
+    waited: list[Path] = []
+    monkeypatch.setattr(node_agent, "wait_while_beating", lambda lock, **_: waited.append(lock))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with (tmp_path / ".lock").open("a", encoding="utf-8") as file:
+        assert lock_within(file, seconds=0.0)
+        monkeypatch.setenv("AI500_ATTEMPT", attempt)
+        sign(file)
+        monkeypatch.setenv("AI500_ATTEMPT", "2")
+        node_agent._wait_for_earlier_worker(MemberFolder(tmp_path), _Uninterrupted())  # type: ignore[arg-type]
+    assert bool(waited) is waits

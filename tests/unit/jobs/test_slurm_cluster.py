@@ -312,3 +312,9 @@ def test_limits_and_types_are_read() -> None:
     assert read.allocates_memory
     assert (read.limits.default_seconds, read.limits.max_nodes) == (3600, None)
     assert (read.limits.default_mib_per_cpu, read.limits.default_mib_per_node) == (None, None)
+    own = partition_from(
+        config=CONFIG + "DefMemPerCPU = 4000\n",
+        partitions=PARTITIONS.replace("PartitionName=gpu", "PartitionName=gpu DefMemPerNode=64000"),
+        nodes=NODES_20_11, name="gpu", constraint=None,
+    ).limits  # fmt: skip
+    assert (own.default_mib_per_cpu, own.default_mib_per_node) == (None, 64_000)

@@ -77,6 +77,8 @@ class SlurmScheduler:
         self._skipped: set[str] = set()
         self._earlier: list[str] = []
         """Last job of a portion that the next portion has to wait for."""
+        self._left: set[int] = set()
+        """Members of portions for which Slurm had no room."""
         self._largest_portion: int | None = None
         """Most tasks of an array that Slurm takes at present; None: no limit was met."""
         self._noted_left = 0
@@ -90,20 +92,30 @@ class SlurmScheduler:
         """
         self._cancelled.unlink(missing_ok=True)
         ids: list[str] = []
+        at_once = _at_once(self._context.plan)
+        # A retry that comes between two portions waits for none.
+        continued = any(job.member in self._left for job in jobs)
+        earlier = self._earlier if continued and self._active else []
         while left := jobs[len(ids) :]:
             part = left[: self._portion(len(left))]
             try:
-                ids += self._submit(part, after=self._earlier)
+                ids += self._submit(part, after=earlier)
             except commands.QueueFullError as error:
-                if self._slurm.start == "array" and len(part) > 1:
+                # Portions wait for each other: smaller ones would not fill Sys_scale.
+                smallest = 2 * at_once if earlier and at_once else 2
+                if self._slurm.start == "array" and len(part) >= smallest:
                     self._largest_portion = len(part) // 2
                     continue
+                if len(part) == 1 and commands.REFUSED_ARRAY in str(error):
+                    raise  # MaxArraySize = 0: waiting does not help
                 self._note_full(len(left), str(error))
+                self._left |= {job.member for job in left}
+                self._earlier = earlier or self._earlier
                 return ids
+            self._left -= {job.member for job in part}
             if self._largest_portion is not None:
                 self._largest_portion *= 2
-            self._earlier = ids[-1:] if _at_once(self._context.plan) else []
-        self._earlier = []
+            earlier = ids[-1:] if at_once else []
         return ids
 
     def _note_full(self, left: int, reason: str) -> None:
@@ -146,7 +158,9 @@ class SlurmScheduler:
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Query all jobs with one squeue; the script of a gang records its members' exit codes."""
         bases = {job_id: job_id.partition("m")[0] for job_id in ids}
-        jobs = self._query(set(bases.values())) if bases else {}
+        queried = set(bases.values())
+        self._active = {job_id: job for job_id, job in self._active.items() if job_id in queried}
+        jobs = self._query(queried) if queried else {}
         exits = self._exits({base for job_id, base in bases.items() if "m" in job_id})
         # A task that is cancelled while it waits leaves the queue at once, without a trace.
         cancelled = {base for base in self._pending if base in jobs and jobs[base].state == "lost"}
@@ -252,9 +266,20 @@ class SlurmScheduler:
         file = self._folder / f"{number}.json"
         run_folder.write(file, submission)
         write_text(self._folder / f"{number}.sh", script)
-        submission = replace(
-            submission, job=self._sbatch(script, name=submission.name, after=after)
-        )
+        try:
+            job = self._sbatch(script, name=submission.name, after=after)
+        except commands.QueueFullError:
+            # An sbatch that was killed while it retried may have succeeded; a record of a request
+            # that did not would be looked up at every resume and cancel.
+            taken: list[str] = []
+            with contextlib.suppress(SchedulerUnavailableError):
+                if not (taken := commands.jobs_named(submission.name)):
+                    file.unlink()
+                    file.with_suffix(".sh").unlink()
+            if not taken:
+                raise
+            job = taken[0]
+        submission = replace(submission, job=job)
         run_folder.write(file, submission)
         return submission.ids()
 

@@ -223,10 +223,11 @@ def partition_from(
 
 def _job_limits(settings: Mapping[str, str], partition: Mapping[str, str]) -> JobLimits:
     """Read the limits of a job; the partition's defaults replace the cluster's."""
-    cpu, node = (
-        _count(partition.get(key, "")) or _count(settings.get(key, ""))
-        for key in ("DefMemPerCPU", "DefMemPerNode")
-    )
+    memory = [
+        (_count(source.get("DefMemPerCPU", "")), _count(source.get("DefMemPerNode", "")))
+        for source in (partition, settings)
+    ]
+    cpu, node = next(filter(any, memory), (None, None))
     gpu = re.search(r"DefMemPerGPU=(\d+)", partition.get("JobDefaults", ""))
     return JobLimits(
         default_mib_per_cpu=cpu,

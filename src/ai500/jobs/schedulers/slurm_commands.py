@@ -42,9 +42,8 @@ _UNAVAILABLE = re.compile(
     re.IGNORECASE,
 )
 _RETRYING = "sleeping and retrying"
-_FULL = re.compile(
-    rf"{_RETRYING}|(Assoc|QOS)\w*SubmitJobs?\w*Limit|Invalid job array specification"
-)
+REFUSED_ARRAY = "Invalid job array specification"
+_FULL = re.compile(rf"{_RETRYING}|(Assoc|QOS)\w*SubmitJobs?\w*Limit|{REFUSED_ARRAY}")
 _NO_CONFIGURATION = re.compile("configuration (source|file)", re.IGNORECASE)
 _UNKNOWN_ID = "Invalid job id specified"
 _GONE = re.compile(f"{_UNKNOWN_ID}|already completing or completed|already finished", re.IGNORECASE)
