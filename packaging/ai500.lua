@@ -1,3 +1,4 @@
+-- Not run by the project (docs/packages.md).
 -- Lmod's module file: set `root` to the folder of a virtual environment with ai500.
 help([[HPC AI500: measures, tunes and ranks AI computing systems.]])
 whatis("Name: ai500")

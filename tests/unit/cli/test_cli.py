@@ -26,6 +26,7 @@ from ai500.core.errors import (
     RunFolderError,
 )
 from ai500.core.events import EventLog, read
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import SOURCE, Start
 from tests.unit.cli.conftest import Run
@@ -357,7 +358,7 @@ def test_score_of_a_finished_run_has_every_promised_key(ai500: Run, finished_run
         "time_to_target_seconds",
     }  # fmt: skip
     score = json.loads(out)
-    trial = json.loads((finished_run / "trials" / "01" / "score.json").read_text())
+    trial = run_folder.read_json(finished_run / "trials" / "01" / "score.json")
     assert promised <= score.keys()
     assert promised <= trial.keys()
     assert len(score["trials"]) == 2
