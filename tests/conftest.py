@@ -24,8 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BUDGET_SECONDS = {
-    "unit": 260, "paper": 10, "train": 470, "jobs": 400, "browser": 160, "docs": 130, "gpu": 10,
-    "frameworks": 150,
+    "unit": 330, "paper": 10, "train": 320, "jobs": 260, "browser": 160, "docs": 60, "gpu": 10,
+    "frameworks": 100,
 }  # fmt: skip
 """Seconds of one worker that each folder may take in `make test` on two idle cores: 12 minutes of
 two workers. A folder over its budget is marked in the summary; move its slowest test to `long`."""

@@ -23,6 +23,8 @@ SUBMITTED_SECTIONS = ("run", "ensemble", "parallel", "communication", "system", 
 # Sections that name files and programs of this system, or contain lines for its shell: never taken
 # from a submission, which is untrusted.
 LOCAL_SECTIONS = ("data", "free_level", "scheduler", "slurm", "container")
+# The submission names its framework, this system the interpreter of it.
+LOCAL_KEYS = ("framework.python",)
 
 
 def rerun_config(
@@ -38,6 +40,7 @@ def rerun_config(
         "ensemble.size": plan.ensemble_size,
         "parallel.degree": plan.parallel_degree,
         "system.scale": plan.system_scale,
+        "framework.kind": plan.framework.kind,
         "run.trials": runs or _required_runs(plan),
         "run.seed": _seed(submission),
     }
@@ -115,11 +118,11 @@ def _sections(path: Path) -> Iterator[str]:
 
 
 def _require_local(key: str, source: str) -> None:
-    if key.partition(".")[0] not in LOCAL_SECTIONS:
+    if key not in LOCAL_KEYS and key.partition(".")[0] not in LOCAL_SECTIONS:
         raise ConfigError(
             f"{source}: {key} of a rerun is taken from the submission.",
             key=key,
-            remedy=f"Set only keys of {', '.join(LOCAL_SECTIONS)}.",
+            remedy=f"Set only {', '.join(LOCAL_KEYS)} and keys of {', '.join(LOCAL_SECTIONS)}.",
         )
 
 

@@ -425,6 +425,27 @@ def test_a_rerun_uses_no_paths_and_programs_of_the_submission(
     assert config.run.seed == again.run.seed != 7
 
 
+def test_a_rerun_trains_in_the_submissions_framework_by_an_interpreter_of_this_system(
+    files: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Without it a JAX entry would have been repeated in PyTorch, unseen."""
+    forged = {name: content for name, content in files.items() if name != MANIFEST}
+    plan = json.loads(forged["plan.json"])
+    plan["framework"] = {"kind": "jax", "python": "/tmp/evil"}
+    forged["plan.json"] = json.dumps(plan).encode()
+    packing.seal(forged, key=None)
+    archive.pack(tmp_path / "s.ai500", forged)
+    with open_submission(tmp_path / "s.ai500") as submission:
+        config = rerun_config(submission, local=None, runs=1, overrides={})
+        chosen = {"framework.python": "/mine/python"}
+        local = rerun_config(submission, local=None, runs=1, overrides=chosen)
+        with pytest.raises(ConfigError) as caught:
+            rerun_config(submission, local=None, runs=1, overrides={"framework.kind": "pytorch"})
+    assert (config.framework.kind, config.framework.python) == ("jax", None)
+    assert local.framework.python == "/mine/python"
+    assert caught.value.key == "framework.kind"
+
+
 def test_differences_of_systems(run: RunFolder, tmp_path: Path) -> None:
     other = small_run(tmp_path / "other", host="host")
     assert list(system_differences(run, other)) == []
