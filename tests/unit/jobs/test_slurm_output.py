@@ -191,5 +191,5 @@ def _seconds_to_read(count: int) -> float:
 @pytest.mark.serial
 def test_a_hundred_thousand_tasks_cost_ten_times_ten_thousand() -> None:
     small = min(_seconds_to_read(10_000) for _ in range(3))
-    large = _seconds_to_read(100_000)
+    large = min(_seconds_to_read(100_000) for _ in range(3))
     assert large < 30 * small
