@@ -127,7 +127,7 @@ def test_a_member_that_fails_each_time_is_reported(
     spoil = '[ "$AI500_MEMBER" != 1 ] || echo spoiled >"$trial/bootstraps/001.bootstrap"'
     command = run_ensemble(cluster, run, {"slurm.setup": [spoil], "scheduler.max_retries": 1})
     assert command.wait() == 1
-    assert "member 1 of trial 1 failed; the end of" in command.err
+    assert "member 1 of trial 1 failed: its input was refused (exit code 2);" in command.err
     assert "001.bootstrap" in command.err.split("the end of")[1]
     assert [event["attempt"] for event in run_events(run, "job_submitted", member=1)] == [1, 2]
     assert [event["state"] for event in run_events(run, "job_ended", member=1)] == ["failed"] * 2
