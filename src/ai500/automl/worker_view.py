@@ -1,4 +1,4 @@
-"""What the live view shows of a search's worker; imported without the search itself."""
+"""Live view of a search's worker; imported without the search itself."""
 
 from __future__ import annotations
 

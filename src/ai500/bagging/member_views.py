@@ -94,7 +94,7 @@ def seconds_to_completion(views: Sequence[MemberView]) -> float | None:
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """How far a trial is, and when it ends: the one estimate that every view shows."""
+    """Progress of a trial and its estimated end; every view shows this estimate."""
 
     fraction: float
     """Share of the trial's work that is done, from 0 to 1."""

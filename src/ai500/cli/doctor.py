@@ -55,7 +55,7 @@ class Check:
     need: Need
     present: bool
     text: str
-    """What is there, or what it is needed for."""
+    """Version that is installed, or the use of what is missing."""
     remedy: str = ""
 
 

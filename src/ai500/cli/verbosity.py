@@ -1,4 +1,4 @@
-"""How much a command prints: `-q`, nothing said, or `-v`. Every command has both options."""
+"""Verbosity of a command: `-q`, the default, or `-v`. Every command has both options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of files that somebody else may have written: the one place where their bounds stand.
+"""Reading of untrusted files: the only place where their bounds are defined.
 
 A run folder, a submission, a configuration and a store are opened by `open_regular`, which neither
 waits for a pipe nor reads a device. JSON and TOML are parsed with bounds on size, values, depth,

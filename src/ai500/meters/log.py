@@ -164,7 +164,7 @@ def series(log: NodeLog, time_of: Callable[[Event], float | None]) -> dict[Colum
     )
     last: dict[Column, _Last] = {}
     lasts: dict[int, list[_Last]] = {}
-    """Of each list of columns, by its identity: hashing a column takes longer than all else."""
+    """Last samples by identity of their list of columns: hashing a column would dominate."""
     for at, _, sample in ordered:
         columns = lasts.get(id(sample.columns))
         if columns is None:

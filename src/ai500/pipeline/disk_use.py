@@ -34,7 +34,7 @@ class DiskUse:
     bytes: int | None
     """Most bytes at one time, in one place; None: not known before the run."""
     kept: str
-    """How long the files stay."""
+    """Time for which the files are kept, in words."""
     reason: str = ""
     """Why `bytes` is not known; empty otherwise."""
 

@@ -34,7 +34,7 @@ class Obstacle:
     rule: str
     """Name of the rule."""
     message: str
-    """What the plan has, without a full stop."""
+    """Value in the plan, without a full stop."""
     remedy: str
     """Sentence that tells the user what to change."""
 

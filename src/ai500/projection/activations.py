@@ -13,7 +13,7 @@ from ai500.records.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """What ranks of one replica exchange for an image; None: the run did not divide it so."""
+    """Bytes that the ranks of a replica exchange for an image; None: not divided that way."""
 
     run: str
     """Run whose record has them, or the option that states them."""

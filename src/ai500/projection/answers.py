@@ -17,7 +17,7 @@ SWEEP_LIMIT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What doubling a part of the system brings."""
+    """Gain from doubling a part of the system."""
 
     part: str
     flops_gain: float

@@ -1,4 +1,4 @@
-"""What a member does, read from its run: steps, gradients, evaluation, data, quality."""
+"""Work of a member, read from its run: steps, gradients, evaluation, data, quality."""
 
 from __future__ import annotations
 

@@ -91,8 +91,10 @@ def speed_factor(application: Application, platform: Platform) -> tuple[float, s
     peaks = known_accelerator(application.accelerator)
     if peaks is None and application.peak_flops is not None:
         peaks = {precision: application.peak_flops}
-    theirs = known_accelerator(platform.accelerator) if platform.flops_measured else platform.flops
-    if peaks is None or theirs is None or not {precision} <= set(peaks) & set(theirs):
+    system_peaks = (
+        known_accelerator(platform.accelerator) if platform.flops_measured else platform.flops
+    )
+    if peaks is None or system_peaks is None or not {precision} <= set(peaks) & set(system_peaks):
         raise InputError(
             f"the run trained on {application.accelerator}, the system has "
             f"{platform.accelerator}: their speeds in {precision} can't be compared.",
@@ -102,7 +104,7 @@ def speed_factor(application: Application, platform: Platform) -> tuple[float, s
             f"its own (`ai500 roofline --run {application.run} --ceilings FILE`), and name the "
             "other as node.measured in the system's file.",
         )
-    return theirs[precision] / peaks[precision], f"theoretical peaks in {precision}"
+    return system_peaks[precision] / peaks[precision], f"theoretical peaks in {precision}"
 
 
 class Projector:

@@ -232,7 +232,7 @@ class _Measured:
     accelerator: str = ""
     accelerators: int = 0
     flops: dict[str, float] = field(default_factory=dict)
-    """Of one accelerator; of a CPU of all cores."""
+    """FLOPS of one accelerator; of a CPU, those of all cores."""
     of_cores: bool = False
     link: links.Fit | None = None
     """One accelerator to the others of its node."""

@@ -1,8 +1,8 @@
-"""What is proven of each entry, by the list itself and by the confirmations that it keeps.
+"""Proofs of each entry, by the list itself and by the confirmations that it keeps.
 
-`ai500 verify --predictions` and `--rerun` write confirmations. Nobody signs them: they count from a
-folder of the list, which its committee writes, and in which each subfolder has the name of the team
-that made the check. A confirmation beside a submission is its submitter's, and is not read.
+`ai500 verify --predictions` and `--rerun` write confirmations. They are not signed: they count
+from a folder of the list, which its committee writes, and in which each subfolder has the name of
+the team that made the check. One beside a submission is its submitter's, and is not read.
 """
 
 from __future__ import annotations

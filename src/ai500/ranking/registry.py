@@ -242,8 +242,8 @@ def _load(kind: type[T], path: Path) -> T:
         content = schema.decode(kind, _plain(table))
     except SchemaError as error:
         raise InputError(f"{path}: {error}", key=error.key, value=error.value, path=path) from error
-    if (found := getattr(content, "format", None)) != FORMAT:
-        raise _wrong(path, "format", found, f"this version reads format {FORMAT}")
+    if (version := getattr(content, "format", None)) != FORMAT:
+        raise _wrong(path, "format", version, f"this version reads format {FORMAT}")
     return content
 
 

@@ -1,8 +1,8 @@
 """Review of valid submissions together: whose they are, and which are the same work.
 
-Names are checked first, so that a copy under a name that its key may not use holds up nobody. Then
-the same work is found. One signer's: the first one received is ranked. Different signers': neither
-is ranked until the committee decides.
+Names are checked first, so that a copy under a name that its key may not use delays no other entry.
+Then the same work is found. One signer's: the first one received is ranked. Different signers':
+neither is ranked until the committee decides.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _note_same_weights(
 def signer(candidate: Ranked, registry: Registry | None) -> str:
     """Return who signed: the organization of a registered key, or the key's fingerprint.
 
-    Without a signature it is whoever the file names.
+    Without a signature it is the organization that the file names.
     """
     fingerprint = candidate.claim.fingerprint
     if registry is not None and fingerprint is not None and fingerprint in registry.owners:

@@ -1,4 +1,4 @@
-"""Confirmations of a submission: what somebody did besides recomputing its score.
+"""Confirmations of a submission: checks beyond recomputing its score.
 
 `verify` writes them beside the submission, mine.ai500.predictions.json and mine.ai500.rerun.json,
 for the list to read. A confirmation names the file by its SHA-256: it is of no use for another one.
@@ -31,7 +31,7 @@ class Confirmation:
     """SHA-256 of the submission's file."""
     confirmed: bool
     statement: str
-    """What was found, in one sentence."""
+    """Result of the check, in one sentence."""
     date: str
     """Day of the check, UTC."""
     version: str

@@ -272,7 +272,7 @@ class _Checker:
         return info
 
     def _refuse_others(self, plan: records.Plan) -> None:
-        """Refuse files that no submission of this plan has: nobody would judge them."""
+        """Refuse files that no submission of this plan has: no check reads them."""
         required = {*REQUIRED_FILES, SIGNATURE, *required_files(plan)}
         folders = {f"trials/{trial:02d}" for trial in range(1, plan.trials + 1)}
         members = {name.rpartition("/")[0] for name in required if "/members/" in name}
