@@ -8,7 +8,7 @@ JAX := jax==0.10.2
 TENSORFLOW := tensorflow-cpu==2.21.0
 MINDSPORE := mindspore==2.10.0
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-long test-frameworks check format docs benchmarks soak mutation clean debian-packages
+.PHONY: help run test test-fast test-long test-frameworks test-lowest check format docs benchmarks soak mutation clean debian-packages
 
 help: ## what there is to make
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,13 +38,15 @@ $(VENV)/.check: pyproject.toml $(VENV)/.run
 	.venv-$*/bin/python -m pip install --quiet numpy '$(PACKAGE)'
 	@touch $@
 
-# What the tests start for real: a browser, a Slurm cluster (with accounting), containers.
+# What the tests start for real: a browser, a Slurm cluster (with accounting), Grid Engine, containers.
 # Daemons that a package starts on installation don't matter: the tests' own are private.
-DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb podman runc pdftotext
+DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb qsub sge_qmaster sge_execd podman runc pdftotext bindfs mksquashfs squashfuse faketime
 DEBIAN_PACKAGES := chromium fonts-dejavu-core \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps \
   slurmdbd mariadb-server-core mariadb-client-core \
-  podman runc poppler-utils python3-simgrid
+  gridengine-master gridengine-exec gridengine-client \
+  podman runc poppler-utils python3-simgrid \
+  bindfs squashfs-tools squashfuse strace faketime
 
 debian-packages: export PATH := $(PATH):/usr/sbin:/sbin
 debian-packages: # installs them all as soon as one of the commands is missing
@@ -70,13 +72,26 @@ test-fast: $(VENV)/.test ## unit and paper tests that train nothing and need no 
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not serial and not slow" tests/unit tests/paper
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
-	$(BIN)/python -m pytest -m "long and not frameworks"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=40 -m "long and not serial and not frameworks"
+	$(BIN)/python -m pytest --durations=20 -m "serial and long and not frameworks"
 
 test-frameworks: $(VENV)/.test .venv-jax .venv-tensorflow .venv-mindspore ## TensorFlow, MindSpore and JAX
 	$(BIN)/python -m pytest tests/frameworks -m "long or not long"
 
-soak: $(VENV)/.test ## random faults for MINUTES=60 with SEED=1: identical results, or clear errors
-	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+# Old typer and new click warn of each other; the warnings are not errors there.
+test-lowest: .venv-lowest/.made ## unit and paper tests with the lowest declared versions (torch as allowed)
+	.venv-lowest/bin/python -m pytest -W ignore::DeprecationWarning -n $(JOBS) -m "not long and not serial and not slow" tests/unit tests/paper
+
+.venv-lowest/.made: pyproject.toml tests/lowest.py
+	@echo "installing the lowest declared versions into .venv-lowest: minutes, silent"
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tests/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[nvidia,parquet,sign]' \
+	  hypothesis pytest pytest-timeout pytest-xdist 'pandas<2.3'
+	@touch $@
+
+soak: $(VENV)/.test ## FAULTS=200 random faults in MINUTES=60, with SEED=1: identical results, or clear errors
+	$(BIN)/python -m tests.soak --faults $(or $(FAULTS),200) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
 
 mutation: $(VENV)/.test ## share of MUTANTS=70 planted defects, drawn with SEED=1, that unit tests detect
 	$(BIN)/python -m tests.mutation --mutants $(or $(MUTANTS),70) --seed $(or $(SEED),1)

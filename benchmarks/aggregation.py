@@ -113,7 +113,7 @@ def write_member(case: Case, trial: TrialFolder, member: int) -> TrainRecord:
     np.save(folder.out_of_bag, predictions(case, candidates[counts[candidates] == 0], generator))
     targets = Targets(case, case.validation).rows(everything)
     return TrainRecord(
-        member=member, parameters=1, images=1, steps=1, epochs=1, world_size=1, device="cpu",
+        member=member, parameters=1, samples=1, steps=1, epochs=1, world_size=1, device="cpu",
         device_name="", quality=case.workload.quality(validation, targets),
         weights_sha256="0" * 64, operations=None, effective={}, versions={},
         validation_sha256=file_sha256(folder.validation),

@@ -78,31 +78,31 @@ def namespaces(
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-def run_ranks(names: list[str], *, ranks: int, values: int) -> list[dict[str, Any]]:
-    """Run one process per rank in the namespace of its node; return rank 0's results."""
-    size = len(names) * ranks
+def run_ranks(
+    names: list[str], command: list[str], *, ranks: int, port: int, limit: float
+) -> list[dict[str, Any]]:
+    """Run a worker per rank in the namespace of its node; return the lines of JSON of rank 0."""
     workers = []
     try:
-        for rank in range(size):
+        for rank in range(len(names) * ranks):
             environment = {
                 **os.environ,
                 "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
                 "MASTER_ADDR": "10.99.0.1",
-                "MASTER_PORT": str(PORT),
+                "MASTER_PORT": str(port),
                 "RANK": str(rank),
-                "WORLD_SIZE": str(size),
+                "WORLD_SIZE": str(len(names) * ranks),
                 "LOCAL_WORLD_SIZE": str(ranks),
                 "GLOO_SOCKET_IFNAME": LINK,
                 "OMP_NUM_THREADS": "1",
                 "TORCH_CPP_LOG_LEVEL": "ERROR",  # addresses of namespaces have no names
             }
             enter = ["nsenter", f"--net=/run/netns/{names[rank // ranks]}"]
-            worker_command = [sys.executable, __file__, "--worker", "--values", str(values)]
             out = subprocess.PIPE if rank == 0 else None
             workers.append(
-                subprocess.Popen([*enter, *worker_command], env=environment, stdout=out, text=True)
+                subprocess.Popen([*enter, *command], env=environment, stdout=out, text=True)
             )
-        stdout, _ = workers[0].communicate(timeout=600)
+        stdout, _ = workers[0].communicate(timeout=limit)
         if any(worker.wait(timeout=60) for worker in workers):
             raise SystemExit("a rank failed; its error is above")
         return [json.loads(line) for line in stdout.splitlines()]
@@ -227,7 +227,8 @@ def main() -> None:
         f"({options.values * 4 / 1e6:.1f} MB), links of {options.megabit} Mbit/s"
     )
     with namespaces(options.nodes, megabit=options.megabit) as names:
-        results = run_ranks(names, ranks=options.ranks, values=options.values)
+        worker_command = [sys.executable, __file__, "--worker", "--values", str(options.values)]
+        results = run_ranks(names, worker_command, ranks=options.ranks, port=PORT, limit=600)
     report(results, nodes=options.nodes, ranks=options.ranks, values=options.values)
 
 

@@ -263,7 +263,10 @@ def as_array(array: np.ndarray) -> Array:
 
 
 MEMBERS = "trials/*/members/*"
-OPERATIONS = ("forward_per_image", "backward_per_image", "update_per_step", "operations.parameters")
+OPERATIONS = (
+    "forward_per_image|forward_per_sample", "backward_per_image|backward_per_sample",
+    "update_per_step", "operations.parameters",
+)  # fmt: skip
 TRAINED: dict[str, Reader] = {
     "bootstraps": bootstraps("trials/*/bootstraps/*.bootstrap"),
     "weights": tensors(f"{MEMBERS}/checkpoint.pt", "model"),
@@ -276,11 +279,12 @@ TRAINED: dict[str, Reader] = {
     ),
     # Anchored: later records have the counts of the other conventions beside it.
     "operations": numbers(
-        f"{MEMBERS}/record.json", ".operations.forward_per_image",
-        ".operations.backward_per_image", ".operations.update_per_step", ".operations.parameters",
+        f"{MEMBERS}/record.json", ".operations.forward_per_image|.operations.forward_per_sample",
+        ".operations.backward_per_image|.operations.backward_per_sample",
+        ".operations.update_per_step", ".operations.parameters",
     ),
-    "images, steps, seeds": numbers(
-        f"{MEMBERS}/record.json", ".images", ".steps", ".parameters", "seeds.seed",
+    "samples, steps, seeds": numbers(
+        f"{MEMBERS}/record.json", ".images|.samples", ".steps", ".parameters", "seeds.seed",
         "seeds.initial_weights", "traffic.inside_node", "traffic.calls",
     ),
     "members' qualities": numbers(

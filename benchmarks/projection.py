@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from collectives import LINK, WIRE_BYTES, namespaces, run_command
+from collectives import LINK, WIRE_BYTES, namespaces, run_command, run_ranks
 
 from ai500.parallel import topology
 from ai500.projection import simulator, traffic
@@ -95,33 +95,9 @@ def worker(repeats: int) -> None:
 
 def measure_steps(names: list[str], *, ranks: int, repeats: int) -> list[dict[str, Any]]:
     """Run one process per rank in the namespace of its node; return rank 0's results."""
-    size, workers = len(names) * ranks, []
-    try:
-        for rank in range(size):
-            environment = {
-                **os.environ,
-                "PYTHONPATH": str(Path(__file__).parents[1] / "src"),
-                "MASTER_ADDR": "10.99.0.1",
-                "MASTER_PORT": str(PORT),
-                "RANK": str(rank),
-                "WORLD_SIZE": str(size),
-                "LOCAL_WORLD_SIZE": str(ranks),
-                "GLOO_SOCKET_IFNAME": LINK,
-                "OMP_NUM_THREADS": "1",
-                "TORCH_CPP_LOG_LEVEL": "ERROR",
-            }
-            command = ["nice", "-n", NICENESS, "nsenter",
-                       f"--net=/run/netns/{names[rank // ranks]}", sys.executable, __file__,
-                       "--worker", "--repeats", str(repeats)]  # fmt: skip
-            out = subprocess.PIPE if rank == 0 else None
-            workers.append(subprocess.Popen(command, env=environment, stdout=out, text=True))
-        stdout, _ = workers[0].communicate(timeout=900)
-        if any(process.wait(timeout=60) for process in workers):
-            raise SystemExit("a rank failed; its error is above")
-        return [json.loads(line) for line in stdout.splitlines()]
-    finally:
-        for process in workers:
-            process.kill()
+    command = ["nice", "-n", NICENESS, sys.executable, __file__, "--worker", "--repeats",
+               str(repeats)]  # fmt: skip
+    return run_ranks(names, command, ranks=ranks, port=PORT, limit=900)
 
 
 def tune(names: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Generator of reference pages: `python docs/generate.py` writes them, a test compares them.
 
-commands.md comes from the command line, configuration.md from `config.py`; in the other pages of
-`MIXED` the parts between marks are generated: from the source, or from the records of
+commands.md comes from the command line, configuration.md from `config/sections.py`; in the other
+pages of `MIXED` the parts between marks are generated: from the source, or from the records of
 `docs/examples`, so that no sentence about a measurement is typed.
 """
 
@@ -165,7 +165,7 @@ def _default(parameter: Any) -> str:
 
 
 def _configuration() -> Iterator[str]:
-    yield "# Configuration\n\n" + NOTE.format(source="`src/ai500/config.py`")
+    yield "# Configuration\n\n" + NOTE.format(source="`src/ai500/config/sections.py`")
     yield (
         "\n`ai500.toml` in the working folder, or `--config FILE`. Every key is optional; "
         "`ai500 init`\nwrites a file with all of them, `--set key=value` overrides the file, "

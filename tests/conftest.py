@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import resource
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
+import numpy
 import pytest
 
 from ai500.data.generated import generate
@@ -25,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 BUDGET_SECONDS = {
     "unit": 330, "paper": 10, "train": 320, "jobs": 260, "browser": 160, "docs": 60, "gpu": 10,
-    "frameworks": 100,
+    "frameworks": 100, "mutation": 5,
 }  # fmt: skip
 """Seconds of one worker that each folder may take in `make test` on two idle cores: 12 minutes of
 two workers. A folder over its budget is marked in the summary; move its slowest test to `long`."""
@@ -36,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"start", "finished_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Global generators start alike in each test, whatever ran before it in the same worker."""
+    random.seed(0)
+    numpy.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

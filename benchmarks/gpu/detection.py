@@ -153,14 +153,14 @@ def compare(case: str, *, operations: float, launched: Launch) -> dict[str, Any]
         seconds = [usage.seconds / STEPS for usage in usages[version]]
         watts = [usage.watts for usage in usages[version] if usage.watts is not None]
         result[version] = {
-            "images_per_second": round(batch / statistics.median(seconds), 1),
+            "samples_per_second": round(batch / statistics.median(seconds), 1),
             "spread": round(max(seconds) / min(seconds) - 1, 3),
             "watts": round(statistics.median(watts)) if watts else None,
         }
     for version in (launched, "ours"):
-        speed = result[version]["images_per_second"]
+        speed = result[version]["samples_per_second"]
         result[version]["tflops"] = round(speed * operations / 1e12, 1)
-        result[version]["ratio"] = round(speed / result["stock"]["images_per_second"], 3)
+        result[version]["ratio"] = round(speed / result["stock"]["samples_per_second"], 3)
     return result
 
 
@@ -283,7 +283,7 @@ def main() -> None:
     print(torch.cuda.get_device_name(), torch.__version__, torchvision.__version__)
     with torch.device("meta"):
         counted = count(FasterRCNN(), (1, CHANNELS, HEIGHT, WIDTH), convention="matmul")
-    operations = counted.forward_per_image + counted.backward_per_image
+    operations = counted.forward_per_sample + counted.backward_per_sample
     print(f"ours: {operations / 1e9:.0f} GFLOP an image, {counted.parameters:,} parameters")
     for check in (
         check_no_synchronization,
@@ -302,7 +302,7 @@ def main() -> None:
         result = compare(case, operations=operations, launched=launched)
         for version in ("stock", launched, "ours"):
             row = result[version]
-            watts, speed = row["watts"], row["images_per_second"]
+            watts, speed = row["watts"], row["samples_per_second"]
             per_joule = f"{speed / watts:9.3f}" if watts else "        –"
             print(
                 f"{case:9} {version:9} {speed:8} {row.get('ratio', '–'):>8} "

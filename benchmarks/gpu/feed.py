@@ -71,7 +71,7 @@ class FeedCase:
         """Yield a bootstrap's batches through the feed, with the sample numbers of each."""
         feed = Feed(
             samples=self.samples, seed=1, member=0, rank=0, world_size=1,
-            batch_size=self.batch_size, draws_per_image=self.workload.draws_per_image,
+            batch_size=self.batch_size, draws_per_sample=self.workload.draws_per_sample,
             device=DEVICE,
         )  # fmt: skip
         random = np.random.default_rng(7)

@@ -64,7 +64,7 @@ def seconds_per_step(
 
 def report(name: str, seconds: float, options: argparse.Namespace, **fields: object) -> None:
     """Print a row for a reader, and as JSON for the calling process."""
-    row = {"seconds_per_step": seconds, "images_per_second": options.batch / seconds, **fields}
+    row = {"seconds_per_step": seconds, "samples_per_second": options.batch / seconds, **fields}
     print(
         f"{name:8s} {1e3 * seconds:8.2f} ms  {options.batch / seconds:8,.0f} images/s", flush=True
     )
@@ -247,7 +247,7 @@ def loop_step(backend: Any, setting: Any, samples: Any, folder: Path) -> Callabl
         task=task, folder=member_folder, workload=WORKLOAD, backend=backend,
         feed=ArrayFeed(
             samples=samples, backend=backend, seed=1, member=0, rank=0, world_size=1,
-            batch_size=hyper.batch_size, draws_per_image=WORKLOAD.draws_per_image,
+            batch_size=hyper.batch_size, draws_per_sample=WORKLOAD.draws_per_sample,
             reads_ahead=setting.device != "cpu",
         ),
         evaluator=ArrayEvaluator(
@@ -307,7 +307,7 @@ def main() -> None:
     for part in options.parts.split(","):
         rows |= run_part(part, sys.argv[1:])
         RESULTS.write_text(json.dumps(rows, indent=1))
-    rates = {name: row["images_per_second"] for name, row in rows.items()}
+    rates = {name: row["samples_per_second"] for name, row in rows.items()}
     if "bare" in rates:
         print(
             "over bare JAX: " + ", ".join(f"{n} {r / rates['bare']:.3f}" for n, r in rates.items())

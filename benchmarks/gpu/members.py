@@ -80,7 +80,7 @@ def measure_rate(
         launched = time.perf_counter() - start
     seconds, images = usage.seconds, rounds * len(group.members) * shape.batch_size
     row: dict[str, Any] = {
-        "images_per_second": images / seconds, "ms_a_round": 1e3 * seconds / rounds,
+        "samples_per_second": images / seconds, "ms_a_round": 1e3 * seconds / rounds,
         "host_share": launched / seconds, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
     return row | usage.power(images), requests
@@ -89,7 +89,7 @@ def measure_rate(
 def record_row(key: str, version: str, row: dict[str, Any]) -> None:
     """Record and print one row of the table."""
     RESULTS.setdefault(key, {})[version] = row
-    print(f"{key:4s} {version:28s} {row['images_per_second']:8.0f} img/s", flush=True)
+    print(f"{key:4s} {version:28s} {row['samples_per_second']:8.0f} img/s", flush=True)
 
 
 def time_shape(key: str) -> None:
@@ -217,7 +217,7 @@ def processes(key: str) -> None:
         ]
     # Rates cover the time in which all train; the energy also includes their shutdown.
     power = {} if usage.watts is None else {"watts": usage.watts}
-    record_row(key, "processes, plain", {"images_per_second": sum(rates)} | power)
+    record_row(key, "processes, plain", {"samples_per_second": sum(rates)} | power)
 
 
 def process(key: str, number: int) -> None:
@@ -246,13 +246,13 @@ def table(results: dict[str, Any]) -> str:
     """Format the results, 80 columns."""
     lines = ["", f"{MEMBERS} members, ResNet-50, mixed BF16; ratio to sequential"]
     for key in (key for key in SHAPES if key in results):
-        first = results[key].get("sequential, plain", {}).get("images_per_second")
+        first = results[key].get("sequential, plain", {}).get("samples_per_second")
         lines += ["", f"{SHAPES[key].name}: at least {GOALS[key]:g}×"]
         lines.append(f"{'version':30s} {'img/s':>8} {'ratio':>6} {'W':>5} {'img/J':>6} {'host':>5}")
         for version, row in results[key].items():
-            ratio = f"{row['images_per_second'] / first:.2f}" if first else "-"
+            ratio = f"{row['samples_per_second'] / first:.2f}" if first else "-"
             lines.append(
-                f"{version:30s} {row['images_per_second']:8.0f} {ratio:>6}"
+                f"{version:30s} {row['samples_per_second']:8.0f} {ratio:>6}"
                 f" {_number(row, 'watts', 0):>5} {_number(row, 'images_per_joule', 1):>6}"
                 f" {_number(row, 'host_share', 2):>5}"
             )

@@ -42,7 +42,7 @@ class Outcome:
     description: dict[str, object]
 
     @property
-    def images_per_second(self) -> float:
+    def samples_per_second(self) -> float:
         """Return images per second of the timed steps."""
         return self.images / self.usage.seconds
 
@@ -130,8 +130,8 @@ def main() -> None:
         if power:
             power_text = f"{power['watts']:5.0f} {power['images_per_joule']:7.2f}"
         print(
-            f"{precision_name:<11} {outcome.images_per_second:8.0f} "
-            f"{outcome.images_per_second / reference.images_per_second:7.2f} {power_text} "
+            f"{precision_name:<11} {outcome.samples_per_second:8.0f} "
+            f"{outcome.samples_per_second / reference.samples_per_second:7.2f} {power_text} "
             f"{outcome.final_loss:6.3f} {outcome.final_loss - reference.final_loss:+7.3f} "
             f"{gap:12.3f}  {skipped}",
             flush=True,

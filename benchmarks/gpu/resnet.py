@@ -139,7 +139,7 @@ def time_version(name: str) -> None:
     median = sorted(rounds)[1]
     row: dict[str, Any] = {
         "batch": batch, "ms": median, "rounds_ms": rounds,
-        "images_per_second": 1e3 * batch / median,
+        "samples_per_second": 1e3 * batch / median,
         "loss": float(loss), "ready_s": ready, "GiB": torch.cuda.max_memory_allocated() / 2**30,
     }  # fmt: skip
     RESULTS[name] = row | energy.power(3 * steps * batch)
@@ -377,19 +377,19 @@ def _report_kernel(name: str, volume: float, call: Callable[[], object]) -> None
 def table(results: dict[str, Any]) -> str:
     """Format all versions beside the baseline, 80 columns."""
     lines = ["version      batch  ms/step   img/s  ×compile  watts  img/J   GiB    loss"]
-    base = results.get(BASELINE, {}).get("images_per_second")
+    base = results.get(BASELINE, {}).get("samples_per_second")
     for name in VERSIONS:
         if name not in results:
             continue
         row = results[name]
-        ratio = f"{row['images_per_second'] / base:8.3f}" if base else "       –"
+        ratio = f"{row['samples_per_second'] / base:8.3f}" if base else "       –"
         watts = (
             f"{row['watts']:6.0f} {row['images_per_joule']:6.2f}"
             if "watts" in row
             else "not measured"
         )
         lines.append(
-            f"{name:12s} {row['batch']:5d} {row['ms']:8.2f} {row['images_per_second']:7.0f}"
+            f"{name:12s} {row['batch']:5d} {row['ms']:8.2f} {row['samples_per_second']:7.0f}"
             f"  {ratio} {watts} {row['GiB']:5.0f} {row['loss']:7.3f}"
         )
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page
 
 from ai500.core.units import human_seconds, human_si
-from ai500.ranking.entries import Rejected
+from ai500.ranking.entries import Drawing, Rejected
 from ai500.ranking.site import build
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance
 from tests.support.synthetic_list import identity, ranked
 from tests.support.synthetic_site import (
@@ -42,7 +44,14 @@ pytestmark = pytest.mark.xdist_group("ranking")  # one browser, one site
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("site") / "the list"
     rejected = Rejected("late/bad.ai500", HOSTILE, "someone", "2026-11", (HOSTILE, "a reason"))
-    build([*map(ranked, ENTRIES), rejected], path, title="Synthetic list")
+    submissions = [ranked(listed) for listed in ENTRIES]
+    for number in (0, 1):
+        chart = RooflineChart(
+            [Roof("peak", 1e15)], [Slope("memory", 1e12)], [Mark(HOSTILE, 9e2, 1e14)]
+        )
+        drawing = Drawing("The member under its roofline", HOSTILE, chart.svg(HOSTILE))
+        submissions[number] = replace(submissions[number], rooflines=(drawing,))
+    build([*submissions, rejected], path, title="Synthetic list")
     return path
 
 
@@ -79,7 +88,9 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
     page.goto(f"{root}/index.html")
     expected = best(FIRST)[:50]
     assert rows(page) == expected
-    assert cells(page, "Rank") == [f"{STANDINGS[entry.id].rank}" for entry in expected]
+    assert [cell.split()[0] for cell in cells(page, "Rank")] == [
+        f"{STANDINGS[entry.id].rank}" for entry in expected
+    ]
     assert cells(page, "VFLOPS") == [f"{human_si(entry.vflops)}FLOPS" for entry in expected]
     times = [human_seconds(entry.time_to_quality_seconds) for entry in expected]
     assert cells(page, "Time to quality") == times
@@ -95,6 +106,98 @@ def test_numbers_are_rounded_as_everywhere_else(page: Page, folder: Path) -> Non
     assert cells(page, "VFLOPS") == [f"{human_si(1.0625e15)}FLOPS"] == ["1.062 PFLOPS"]
     assert cells(page, "Time to quality") == [human_seconds(2.25)] == ["2.2 s"]
     assert cells(page, "Quality") == ["0.7812 / 0.759 ✓"]
+
+
+def test_ranks_that_the_trials_leave_open_are_marked(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    shown = [STANDINGS[entry.id] for entry in rows(page)]
+    marks = [cell.split()[1:] for cell in cells(page, "Rank")]
+    assert marks == [
+        [f"{each.first_overlap}–{each.last_overlap}"] if each.first_overlap else []
+        for each in shown
+    ]
+    assert 0 < marks.count([]) < len(marks)
+    page.get_by_label("Edition").select_option("2026-05")
+    shown = [STANDINGS[entry.id] for entry in rows(page)]
+    assert [cell.split()[1:] for cell in cells(page, "Rank")] == [
+        [f"{each.edition_first_overlap}–{each.edition_last_overlap}"]
+        if each.edition_first_overlap
+        else []
+        for each in shown
+    ]
+
+
+def test_the_chart_is_that_of_the_list_that_is_shown(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    chart = page.locator("#top figure:visible")
+    assert chart.locator("rect.bar").count() == 10
+    first = best(FIRST)[0]
+    assert chart.locator("text").all_text_contents().count(f"1. {first.system}") == 1
+    page.get_by_label("Workload").select_option("extreme_weather")
+    assert "extreme weather" in chart.locator("figcaption").inner_text()
+    other = best(("extreme_weather", "full", "hardware"))[0]
+    assert chart.locator("text").all_text_contents().count(f"1. {other.system}") == 1
+    page.get_by_label("Workload").select_option("*")
+    page.get_by_label("Level").select_option("*")
+    assert chart.count() == 0, "ranks of several lists do not compare"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_charts_of_each_list(page: Page, root: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{root}/charts.html")
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    section = page.locator("main section").first
+    ranked_entries = best(FIRST)
+    size = section.locator("figure", has_text="VFLOPS against accelerators")
+    assert size.locator("circle").count() == len(ranked_entries)
+    assert size.locator("polyline.theoretical").count() == 1
+    quality = section.locator("figure", has_text="Quality against FLOPS")
+    assert quality.locator("polyline.theoretical").count() > 1
+    power = section.locator("figure", has_text="VFLOPS against watts of")
+    assert power.count() == 2, "accelerators and whole nodes do not compare"
+    # Without hovering, the figures are in a table.
+    section.locator("summary").first.click()
+    row = section.locator("tbody tr").first
+    assert ranked_entries[0].full_name in row.inner_text()
+    assert f"{human_si(ranked_entries[0].flops)}FLOPS" in row.inner_text()
+
+
+def test_a_phone_shows_entries_before_filters_and_charts(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{folder.as_uri()}/index.html")
+    top = {name: page.locator(name).first.bounding_box() for name in ("#list tbody tr", "#top")}
+    entries, chart = top["#list tbody tr"], top["#top"]
+    assert entries is not None and entries["y"] < 844, "an entry is on the first screen"
+    assert chart is not None and chart["y"] > entries["y"]
+    assert not page.locator("#controls").is_visible()
+    page.locator("#filters summary").click()
+    assert page.locator("#controls").is_visible()
+
+
+def test_every_column_is_explained_without_hovering(page: Page, folder: Path) -> None:
+    page.goto(f"{folder.as_uri()}/index.html")
+    titles = page.locator("#list th[data-key]").evaluate_all("all => all.map(h => h.title)")
+    page.get_by_text("How to read the columns").click()
+    explained = page.locator("#columns + dl dd").all_inner_texts()
+    assert explained == titles and all(titles)
+
+
+def test_rooflines_of_both_entries_compare(page: Page, root: str) -> None:
+    a, b, without = ENTRIES[0], ENTRIES[1], ENTRIES[2]
+    page.goto(f"{root}/compare.html#a={a.id}&b={b.id}")
+    page.locator("#result .drawings svg").nth(1).wait_for()
+    figures = page.locator("#result .drawings figure")
+    assert [text.partition(":")[0] for text in figures.locator("h3").all_inner_texts()] == [
+        f"{a.system}, {a.edition}", f"{b.system}, {b.edition}",
+    ]  # fmt: skip
+    drawn = figures.locator("svg").first.evaluate("svg => svg.getBoundingClientRect().height")
+    assert drawn > 100
+    assert figures.locator("text").filter(has_text=HOSTILE).count() == 2
+    page.goto("about:blank")
+    page.goto(f"{root}/compare.html#a={a.id}&b={without.id}")
+    page.locator("#result h2").nth(10).wait_for()
+    assert f"No roofline submitted: {without.system}" in page.locator("#result").inner_text()
 
 
 CLICK = """key => {
@@ -145,7 +248,9 @@ def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
     ]  # fmt: skip
     assert sorted(entry.id for entry in shown) == sorted(entry.id for entry in expected)
     places = [STANDINGS[entry.id].edition_rank for entry in shown]
-    assert cells(page, "Rank") == [f"{place}" if place else "—" for place in places]
+    assert [cell.split()[0] for cell in cells(page, "Rank")] == [
+        f"{place}" if place else "—" for place in places
+    ]
     known = [place for place in places if place]
     assert known == sorted(known)
 
@@ -225,9 +330,9 @@ def test_two_entries_compare_layer_by_layer(page: Page, root: str) -> None:
     page.locator("#list tbody input").nth(1).check()
     a, b = rows(page)[:2]
     page.locator("#compare").click()
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
     assert a.accelerator != b.accelerator
-    assert page.locator("#result h2").count() == 10
+    assert page.locator("#result h2").count() == 11
     row = page.locator("tr", has=page.locator('th:text-is("device")'))
     assert row.get_attribute("class") == "differs"
     assert row.locator("td").all_inner_texts() == [a.accelerator, b.accelerator]
@@ -238,7 +343,7 @@ def test_two_entries_compare_layer_by_layer(page: Page, root: str) -> None:
     page.locator("#differences").check()
     assert page.locator("#result tbody tr").count() == page.locator("#result .differs").count() > 0
     page.locator("#swap").click()
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
     assert row.locator("td").all_inner_texts() == [b.accelerator, a.accelerator]
 
 
@@ -247,7 +352,7 @@ def test_the_comparison_offers_what_is_searched(page: Page, root: str) -> None:
     for side, text in (("First", "synthetic 00003"), ("Second", "synthetic 00004")):
         page.get_by_label(f"{side} entry", exact=True).locator("input").fill(text)
         page.locator(".found button").first.click()
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
     assert "Synthetic 00003" in page.locator(".chosen").nth(0).inner_text()
     assert "Synthetic 00004" in page.locator(".chosen").nth(1).inner_text()
 
@@ -255,7 +360,7 @@ def test_the_comparison_offers_what_is_searched(page: Page, root: str) -> None:
 def test_entries_of_different_lists_are_not_called_better(page: Page, folder: Path) -> None:
     a, b = LISTS[FIRST][0], LISTS["extreme_weather", "full", "hardware"][0]
     page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
     assert "do not compare" in page.locator("#result .verdict").inner_text()
     assert page.locator(".better").count() == 0
 
@@ -272,7 +377,7 @@ def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> 
     for b, better in ((other, 0), (same, 1)):
         page.goto("about:blank")
         page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
-        page.locator("#result h2").nth(9).wait_for()
+        page.locator("#result h2").nth(10).wait_for()
         assert row.locator(".better").count() == better
         covered = [text.partition(" of ")[2] for text in row.locator("td").all_inner_texts()]
         assert covered == [a.power_coverage, b.power_coverage]
@@ -283,7 +388,7 @@ def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> 
 def test_an_entry_compares_with_itself(page: Page, folder: Path) -> None:
     entry = ENTRIES[0].id
     page.goto(f"{folder.as_uri()}/compare.html#a={entry}&b={entry}")
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
     assert page.locator("#result .differs").count() == 0
 
 
@@ -308,7 +413,7 @@ def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> Non
     assert "Not ranked by itself" in page.locator(".verdict").inner_text()
     assert page.locator("svg polyline.ensemble").count() == 1
     page.get_by_text("compare", exact=True).click()
-    page.locator("#result h2").nth(9).wait_for()
+    page.locator("#result h2").nth(10).wait_for()
 
 
 def test_a_script_in_a_submission_is_text(page: Page, root: str) -> None:
@@ -319,7 +424,7 @@ def test_a_script_in_a_submission_is_text(page: Page, root: str) -> None:
         assert page.locator("img").count() == 0
         assert page.evaluate("[...document.scripts].every(script => script.src && !script.text)")
         if where not in ("compare.html", "history.html", "about.html"):
-            assert HOSTILE in page.locator("main").inner_text()
+            assert HOSTILE in (page.locator("main").text_content() or "")
 
 
 def test_nothing_but_the_sites_own_files_is_asked_for(page: Page, root: str) -> None:
@@ -357,7 +462,7 @@ def test_the_keyboard_alone_is_enough(page: Page, folder: Path) -> None:
     page.wait_for_url(f"**/entries/{first.id}.html")
 
 
-@pytest.mark.parametrize("width", [360, 800, 1280])
+@pytest.mark.parametrize("width", [360, 390, 800, 1280])
 def test_no_page_scrolls_sideways(page: Page, folder: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     for where in visit(page, folder.as_uri()):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from ai500.data.generated import generate
 from ai500.workloads.learnable_text import SMOKE
 from tests.support import framework_checks
-from tests.support.commands import SOURCE, Start
+from tests.support.commands import TINY, Start
 from tests.support.interpreters import interpreter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
@@ -41,22 +42,9 @@ def test_mixed_bf16_is_close_to_pytorch(tmp_path: Path) -> None:
 
 
 STEP = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("start", sys.argv[1])
-start = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(start)
-start.import_ai500()
-from ai500.frameworks.backend import Setting
-from ai500.frameworks.jax_backend import jax, jnp, make_backend, training_step
+from ai500.frameworks.jax_backend import jax, jnp, training_step
 from ai500.operations.stablehlo import trace_stablehlo
 from ai500.operations.training_step import step_difference
-from ai500.train.worker import Rank
-from ai500.workloads.image_classification import CLASSES
-from ai500.workloads.models.resnet_layers import class_resnet, initial_weights
-smoke = CLASSES["smoke"]
-weights = initial_weights(class_resnet(smoke), seed=1)
-setting = Setting(smoke, smoke.reference, weights, Rank(0, 0, 1, 1), "cpu", 1)
-backend = make_backend(setting)
 shape = jax.ShapeDtypeStruct
 batch = shape((8, 32, 32, 3), jnp.uint8), shape((8,), jnp.int32), shape((8, 5), jnp.float32)
 step = jax.jit(training_step(setting, axis=None)).lower(*backend.trees(), batch, 0.1)
@@ -66,11 +54,7 @@ print(step_difference(backend.trace(batch=8), trace_stablehlo(step.as_text(), pa
 
 @MORE
 def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
-    start = SOURCE / "ai500" / "frameworks" / "start_worker.py"
-    done = subprocess.run(
-        [interpreter("jax"), "-c", STEP, start], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "0", done.stderr
+    assert framework_checks.output_of("jax", STEP).splitlines()[-1] == "0"
 
 
 @MORE
@@ -82,6 +66,18 @@ def test_a_stopped_member_resumes_to_the_same_weights(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     framework_checks.check_resume("jax", tiny_store, start, tmp_path)
+
+
+@MORE
+def test_a_stopped_language_model_resumes_to_the_same_weights(start: Start, tmp_path: Path) -> None:
+    store = tmp_path / "texts"
+    generate(store, dataclasses.replace(SMOKE, seed=7), name="tiny", splits=TINY, workers=1)
+    framework_checks.check_resume("jax", store, start, tmp_path, workload="language_model")
+
+
+@MORE
+def test_submitted_members_are_repeated(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    framework_checks.check_rerun("jax", tiny_store, start, tmp_path)
 
 
 @MORE

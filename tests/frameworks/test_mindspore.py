@@ -26,10 +26,31 @@ def test_count_of_the_graph_is_the_published_one() -> None:
     framework_checks.check_counts("mindspore")
 
 
+STEP = """
+from pathlib import Path
+import numpy as np
+fields = {"images": np.zeros((64, 24, 24, 3), np.uint8), "labels": np.zeros(64, np.int64)}
+float(backend.train_step(backend.place(fields, np.zeros((64, 5), np.float32)), learning_rate=0.1))
+print(sorted(set(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))))
+"""
+
+
+def test_a_step_runs_fast_kernels_on_one_thread() -> None:
+    *log, threads = framework_checks.output_of("mindspore", STEP, ONEDNN_VERBOSE="1").splitlines()
+    convolutions = {line.split(",")[6] for line in log if ",exec,cpu,convolution," in line}
+    # With AVX-512 allowed they are `jit_uni_ncsp:conv+ref:any`, 50 times slower.
+    assert convolutions and not any("ref:any" in name for name in convolutions)
+    assert "ActorThread" in threads and "KernelThread" not in threads
+
+
 def test_a_stopped_member_resumes_to_the_same_weights(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     framework_checks.check_resume("mindspore", tiny_store, start, tmp_path)
+
+
+def test_submitted_members_are_repeated(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    framework_checks.check_rerun("mindspore", tiny_store, start, tmp_path)
 
 
 @pytest.mark.long
@@ -47,3 +68,9 @@ def test_what_its_kernels_lack_is_refused(start: Start, key: str, value: str) ->
     )  # fmt: skip
     assert command.wait() == 2
     assert f"{key} = '{value}'" in command.err
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
+    framework_checks.check_entry("mindspore", start, tmp_path)

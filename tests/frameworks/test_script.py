@@ -178,7 +178,7 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
     assert score.custom_class and score.complete
     record = run_folder.read(TrainRecord, run.trial(1).member(1).record)
     assert (record.quality, record.operations, record.weights_sha256) == (0.6, None, None)
-    assert (record.images, record.steps) == (200, 8)  # ⌈100 / 30⌉ steps in each of two epochs
+    assert (record.samples, record.steps) == (200, 8)  # ⌈100 / 30⌉ steps in each of two epochs
     findings = {finding.rule: finding for finding in run_folder.read_all(Finding, run.findings)}
     for rule in ("registered class", "worker of ai500", "official convention"):
         assert findings[rule].severity == "violation"
@@ -200,8 +200,8 @@ def test_what_a_script_does_not_tell_is_not_measured(start: Start, tmp_path: Pat
 def test_stated_operations_give_flops_and_trials_their_own_seeds(
     start: Start, tmp_path: Path
 ) -> None:
-    count = {"convention": "aiperf", "parameters": 7, "forward_per_image": 100,
-             "backward_per_image": 200, "update": 14, "unknown": {}}  # fmt: skip
+    count = {"convention": "aiperf", "parameters": 7, "forward_per_sample": 100,
+             "backward_per_sample": 200, "update": 14, "unknown": {}}  # fmt: skip
     config = written(tmp_path / "own", config=CONFIG.replace(
         "[ensemble]", 'operations = "count.json"\n[ensemble]'
     ))  # fmt: skip

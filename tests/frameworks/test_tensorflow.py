@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import framework_checks
-from tests.support.commands import SOURCE, Start
-from tests.support.interpreters import interpreter
+from tests.support.commands import Start
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -37,30 +35,13 @@ def test_mixed_bf16_is_close_to_pytorch(tmp_path: Path) -> None:
 
 
 STEP = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("start", sys.argv[1])
-start = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(start)
-start.import_ai500()
-from ai500.frameworks.backend import Setting
-from ai500.frameworks.tensorflow_backend import make_backend
 from ai500.operations.training_step import step_difference
-from ai500.train.worker import Rank
-from ai500.workloads.image_classification import CLASSES
-from ai500.workloads.models.resnet_layers import class_resnet, initial_weights
-smoke = CLASSES["smoke"]
-weights = initial_weights(class_resnet(smoke), seed=1)
-backend = make_backend(Setting(smoke, smoke.reference, weights, Rank(0, 0, 1, 1), "cpu", 1))
 print(step_difference(backend.trace(batch=8), backend.trace_step(batch=8)))
 """
 
 
 def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
-    start = SOURCE / "ai500" / "frameworks" / "start_worker.py"
-    done = subprocess.run(
-        [interpreter("tensorflow"), "-c", STEP, start], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "0", done.stderr
+    assert framework_checks.output_of("tensorflow", STEP).splitlines()[-1] == "0"
 
 
 def test_count_of_the_graph_is_the_published_one() -> None:
@@ -78,6 +59,10 @@ def test_two_stopped_ranks_resume_to_the_same_weights(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     framework_checks.check_resume("tensorflow", tiny_store, start, tmp_path, degree=2)
+
+
+def test_submitted_members_are_repeated(tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    framework_checks.check_rerun("tensorflow", tiny_store, start, tmp_path)
 
 
 @pytest.mark.long

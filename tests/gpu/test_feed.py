@@ -28,7 +28,7 @@ def test_a_busy_gpu_gets_each_batch_as_it_is_stored(tmp_path: Path) -> None:
     store = generate(tmp_path / "s", SMOKE, name="t", classes=classes, splits={"train": COUNT})
     split = store.splits["train"]
     here = Feed(samples=split, seed=3, member=1, rank=0, world_size=1, batch_size=BATCH,
-                draws_per_image=5, device=torch.device("cpu"))  # fmt: skip
+                draws_per_sample=5, device=torch.device("cpu"))  # fmt: skip
     there = dataclasses.replace(here, device=torch.device("cuda", torch.cuda.current_device()))
     order = np.random.default_rng(2).integers(0, COUNT, STEPS * BATCH)
     load = torch.randn(4096, 4096, device="cuda")

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from ai500.jobs.launchers import Container, podman
+from ai500.records import Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start, wait_for
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.image import Image, image
 from tests.support.slurm.running import Results, Submit, arguments, results
+from tests.support.slurm.scripted import written
 
 __all__ = ["image"]
 
@@ -185,6 +187,27 @@ def test_slurm_schedules_containers(
     assert command.wait(500) == 0, command.err
     assert results(run) == undisturbed
     assert "podman" in (run / "trials/01/slurm/001.sh").read_text()
+    _until(lambda: not image.containers())
+
+
+@pytest.mark.long
+def test_two_ranks_of_a_member_meet_in_containers_of_two_nodes(
+    image: Image, cluster: Cluster, submit: Submit, shared_folder: Path
+) -> None:
+    """The ranks are scripts that connect to each other by the addresses in their tasks."""
+    run, config = shared_folder / "run", written(shared_folder)
+    settings = in_containers(image) | {
+        "data.scratch": "/tmp", "system.nodes": 4, "ensemble.size": 2, "parallel.degree": 2,
+    }  # fmt: skip
+    words = [w for key, v in settings.items() for w in ("--set", f"{key}={json.dumps(v)}")]
+    command = submit(cluster, "run", "--config", config, "--out", run, *words)
+    assert command.wait(590) == 0, command.err
+    trial = RunFolder(run).trial(1)
+    assert run_folder.read(Score, RunFolder(run).score).complete
+    assert [len(nodes) for nodes in trial.hosts_of_members().values()] == [2, 2]
+    for member in (0, 1):
+        assert run_folder.read(TrainRecord, trial.member(member).record).world_size == 2
+    assert "podman" in (trial.path / "slurm" / "001.sh").read_text()
     _until(lambda: not image.containers())
 
 

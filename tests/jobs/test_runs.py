@@ -58,8 +58,8 @@ def test_an_array_in_a_folder_with_a_hostile_name(
     for copy in placed:
         assert copy["bytes"] > 128 * 32 * 32 * 3  # at least the validation split
         on_node = cluster.base / "tmp" / copy["node"] / Path(copy["folder"]).relative_to("/tmp")
-        assert on_node.parents[1].name.startswith(run.name)
-        assert not on_node.parents[1].exists()
+        assert on_node.parent.name.startswith(run.name)
+        assert not on_node.parent.exists()
 
     # Before and after training each node's clock was compared with the controller's.
     clocks = run_events(run, "clock")
@@ -159,7 +159,10 @@ def test_plan_finds_the_accelerators(
     make_cluster: MakeCluster, submit: Submit, shared_store: Path
 ) -> None:
     gpus = make_cluster(nodes=2, cpus=4, gpus=2)
-    for start, of_job in (("array", "1"), ("gang", "2")):
+    for start, of_job, of_step in (
+        ("array", "1", "--gpus-per-task=1"),
+        ("gang", "2", "--gpus-per-task=2"),  # a task is a node's agent, which divides them
+    ):
         command = submit(
             gpus, "plan", "--scheduler", "slurm", "--data", shared_store, "--json",
             "--set", "parallel.degree=1", "--set", f"slurm.start={start}",
@@ -170,7 +173,7 @@ def test_plan_finds_the_accelerators(
         assert plan["cluster"]["accelerators_per_node"] == 2
         [script] = plan["scripts"].values()
         assert f"#SBATCH --gpus-per-node={of_job}" in script.splitlines()
-        assert "--gpus-per-task=1" in script
+        assert of_step in script
         assert is_bash(script)
 
 

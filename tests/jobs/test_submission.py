@@ -124,3 +124,32 @@ def test_a_limit_on_jobs_is_met_by_portions(
     assert sorted(submitted) == list(range(7))
     assert {event["attempt"] for event in ensemble.events("job_submitted")} == {1}
     assert any("wait until Slurm takes more" in note for note in ensemble.notes)
+
+
+@pytest.mark.long
+def test_the_limits_of_a_qos_are_named_by_the_plan_as_slurm_keeps_them(
+    make_cluster: Callable[..., Cluster], shared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan says that members would wait; without heeding it, they do."""
+    limited = make_cluster(
+        nodes=2, accounting=True, extra_conf=["AccountingStorageEnforce=associations,limits,qos"]
+    )
+    monkeypatch.setenv("SLURM_CONF", limited.environment["SLURM_CONF"])
+    for words in (
+        "add account lab", "add user root account=lab", "add qos short",
+        "modify qos short set MaxTRESPerUser=cpu=1 MaxWall=60",
+        "modify user root set qos=normal,short defaultqos=short",
+    ):  # fmt: skip
+        limited.run("sacctmgr", "--immediate", *words.split())
+    ensemble = sleeping_ensemble(shared_folder, python=sys.executable)
+    (problem,) = conflicts(ensemble.config, ensemble.plan)
+    assert "QOS short allows a user 1 CPUs (MaxTRESPerUser), the plan takes 2" in problem
+    with released(ensemble):
+        until("first member", lambda: ensemble.events("first_batch"), timeout=120)
+        reason = limited.run("squeue", "--noheader", "--array", "--states=PD", "--format=%r")
+        assert "QOSMaxCpuPerUserLimit" in reason
+    assert ensemble.wait(240) == []
+    other = shared_folder / "other"
+    other.mkdir()
+    free = sleeping_ensemble(other, python=sys.executable, **{"slurm.qos": "normal"})
+    assert list(conflicts(free.config, free.plan)) == []

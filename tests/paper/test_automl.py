@@ -28,7 +28,7 @@ SEARCHES = [
 
 
 def score(flops: float, error: float) -> float:
-    return regulated_score(flops, error=error, validation_images=50_000)
+    return regulated_score(flops, error=error, validation_samples=50_000)
 
 
 @given(flops=st.floats(1e9, 1e18), factor=st.floats(0.1, 10), error=st.floats(0.001, 0.999))
@@ -85,7 +85,7 @@ def test_aiperf_table_3_is_of_the_start_v1() -> None:
         trace = trace_of(start, input_shape=(3, 224, 224))
         convolutions = [op for op in trace.ops if op.kind == "convolution"]
         only = dataclasses.replace(trace, ops=tuple(convolutions))
-        forward[version] = count_trace(only, convention="aiperf").forward_per_image
+        forward[version] = count_trace(only, convention="aiperf").forward_per_sample
     assert forward == {"v1.5": 8_174_272_512, "v1": 7_711_850_496}
 
 

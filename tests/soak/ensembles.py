@@ -54,7 +54,7 @@ class Ensemble:
         assert source is not None
         if self.frame is not None:
             source = source.resized(train + validation, height=self.frame[0], width=self.frame[1])
-        path = folder / f"store-{self.workload}"
+        path = folder / "store"
         source.write_store(path, name=self.workload, problem_class=definition)
         return path
 
@@ -100,15 +100,16 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+RETRIES = {"scheduler.max_retries": 1}
 ENSEMBLES = (
-    Ensemble("image_classification", (128, 64), epochs=6),
     Ensemble("image_classification", (128, 64), epochs=6, size=1, degree=2),
-    Ensemble("cosmology", (32, 16), epochs=2),
-    Ensemble("language_model", (64, 32), epochs=3),
-    Ensemble("climate_segmentation", (16, 8), epochs=2),
+    Ensemble("cosmology", (16, 8), epochs=2, size=1),
+    Ensemble("image_classification", (128, 64), epochs=6, settings=RETRIES),
+    Ensemble("language_model", (64, 32), epochs=3, size=1, degree=2, settings=RETRIES),
+    Ensemble("climate_segmentation", (12, 6), epochs=2, size=1),
     Ensemble("extreme_weather", (12, 4), epochs=2, size=1, frame=(96, 144)),
     Ensemble(
         "automl", (256, 64), epochs=2, size=1,
-        settings={"automl.minutes": 0.1, "automl.batch_sizes": [32, 64]},
+        settings={"automl.minutes": 60, "automl.max_growth": 1.01, "automl.batch_sizes": [32, 64]},
     ),
 )  # fmt: skip

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from tests.support.commands import processes_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FULL_DISK = "full disk"
@@ -41,30 +37,10 @@ class Fault:
         return f"{self.kind} ({self.target})"
 
 
-def processes_by_role(run: Path, controller: int) -> dict[str, list[int]]:
-    """List a run's processes by role: controller, worker, torchrun's agent, or one of its ranks."""
-    processes = {"controller": [controller]}
-    for process in processes_of(run):
-        if process != controller:
-            processes.setdefault(_role(process), []).append(process)
-    return processes
-
-
 def send_signal(process: int, role: str, which: signal.Signals) -> Fault:
     """Send a signal to one of a run's processes; ProcessLookupError if it is gone."""
     os.kill(process, which)
     return Fault(which.name, role)
-
-
-def _role(process: int) -> str:
-    try:
-        words = Path("/proc", str(process), "cmdline").read_bytes().split(b"\0")
-        environment = Path("/proc", str(process), "environ").read_bytes().split(b"\0")
-    except OSError as error:
-        raise LookupError(process) from error
-    if any(b"torch.distributed" in word or b"torchrun" in word for word in words):
-        return "agent"
-    return "rank" if any(each.startswith(b"TORCHELASTIC_") for each in environment) else "worker"
 
 
 class Disk:
@@ -93,15 +69,19 @@ class Disk:
 
 @dataclass(frozen=True)
 class Flip:
-    """A byte of a file that was changed, and the file before."""
+    """A bit of a file that was changed, and the file before and after."""
 
     fault: Fault
     path: Path
     content: bytes
+    changed: bytes
 
-    def undo(self) -> None:
-        """Restore the file."""
+    def undo(self) -> bool:
+        """Restore the file; return False if it was written or removed since."""
+        if not self.path.exists() or self.path.read_bytes() != self.changed:
+            return False
         self.path.write_bytes(self.content)
+        return True
 
 
 def flip_byte(run: Path, store: Path, chance: random.Random) -> Flip:
@@ -119,45 +99,4 @@ def flip_byte(run: Path, store: Path, chance: random.Random) -> Flip:
     changed = bytearray(content)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
     path.write_bytes(changed)
-    return Flip(Fault(FLIPPED_BYTE, name), path, content)
-
-
-def wait_for_worker(run: Path, controller: subprocess.Popen[str], *, seconds: float) -> None:
-    """Wait until a member of the run has a process, or the command has ended."""
-    deadline = time.monotonic() + seconds
-    while not processes_of(run) and controller.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def waits_for_a_core(folder: Path, controller: int, *, seconds: float = 10) -> bool:
-    """Return True if a process of these runs could have run for half of the time, but had no core.
-
-    A process that hangs sleeps; on a machine with other work one of low priority waits.
-    """
-    processes = [controller, *processes_of(folder)]
-    before = {process: _seconds_without_core(process) for process in processes}
-    time.sleep(seconds)
-    return any(
-        _seconds_without_core(process) - waited > seconds / 2 for process, waited in before.items()
-    )
-
-
-def _seconds_without_core(process: int) -> float:
-    """Return how long all threads of a process were ready to run, but had no core."""
-    total = 0
-    for file in Path("/proc", str(process), "task").glob("*/schedstat"):
-        try:
-            total += int(file.read_text().split()[1])
-        except OSError:
-            continue  # the thread has ended
-    return total / 1e9
-
-
-def wait_until_gone(run: Path, *, seconds: float = 30) -> bool:
-    """Wait until a run has no process any more; return False if one stays."""
-    deadline = time.monotonic() + seconds
-    while processes_of(run):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+    return Flip(Fault(FLIPPED_BYTE, name), path, content, bytes(changed))

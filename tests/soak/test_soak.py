@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 
 from ai500.records.checkpoint_file import generations
 from ai500.records.run_folder import RunFolder
-from tests.soak.__main__ import IDENTICAL, Scenario, Soak, WrongError
 from tests.soak.ensembles import Ensemble
 from tests.soak.faults import FLIPPED_BYTE, Fault, Flip
+from tests.soak.scenario import IDENTICAL, Scenario, Site, Tally, WrongError
 from tests.support.commands import SOURCE, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -21,18 +22,20 @@ SMALL = Ensemble("image_classification", (128, 64), epochs=12, size=1)
 def resume_with_damaged_checkpoints(folder: Path, source: Path) -> str:
     """Stop a run, flip a byte in the middle of each checkpoint, and let the soak compare it."""
     folder.mkdir()
-    scenario = Scenario(Soak(folder, seed=1, source=source, disk=None), SMALL)
+    scenario = Scenario(Site(folder, SMALL, source=source), Tally(), random.Random(1))
     command = scenario.begin()
     member = RunFolder(scenario.run).trial(1).member(0)
     wait_for(member.events, "epoch", where=lambda event: event["epoch"] == 3)
     command.interrupt()
-    assert scenario.soak.end(command) == 130
+    assert scenario.site.end(command) == 130
     for path in generations(member.checkpoint):
         content = path.read_bytes()
         changed = bytearray(content)
         changed[len(changed) // 2] ^= 64
         path.write_bytes(changed)
-        scenario.flips.append(Flip(Fault(FLIPPED_BYTE, "checkpoint"), path, content))
+        scenario.flips.append(
+            Flip(Fault(FLIPPED_BYTE, "checkpoint"), path, content, bytes(changed))
+        )
     return scenario.resume_and_compare()[0]
 
 

@@ -20,7 +20,7 @@ def record_of(folder: MemberFolder, *, member: int, quality: float) -> TrainReco
     files = (folder.validation, folder.out_of_bag)
     validation, out_of_bag = (file_sha256(file) if file.exists() else None for file in files)
     return TrainRecord(
-        member=member, parameters=1, images=1, steps=1, epochs=1, world_size=1, device="cpu",
+        member=member, parameters=1, samples=1, steps=1, epochs=1, world_size=1, device="cpu",
         device_name="x86_64", quality=quality, weights_sha256="0" * 64, operations=None,
         effective={}, versions={}, validation_sha256=validation, out_of_bag_sha256=out_of_bag,
     )  # fmt: skip

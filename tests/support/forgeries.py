@@ -158,7 +158,7 @@ def more_operations(factor: float, *, changed_hash: bool = True) -> Forgery:
     """Multiply the counted operations; change the last digit of the graph's hash."""
 
     def more(counts: Any) -> None:
-        for key in ("forward_per_image", "backward_per_image", "update_per_step"):
+        for key in ("forward_per_sample", "backward_per_sample", "update_per_step"):
             counts[key] = math.ceil(counts[key] * factor)
 
     def record(value: Any) -> None:

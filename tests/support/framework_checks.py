@@ -6,6 +6,7 @@ A test file per framework calls these, with the framework's name in configuratio
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tests.support.reference_steps import (
     largest_difference,
     texts,
 )
+from tests.support.submitted import packed
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 STEP_CASES = {
@@ -81,13 +83,43 @@ def check_mixed_bf16(framework: str, folder: Path) -> None:
     assert str(others["graph_sha256.2"]) == graph_sha256(trace(model, (2, *case.input_shape)))
 
 
-COUNT = """
-import dataclasses, importlib, importlib.util, json, sys
+IMPORT = """
+import importlib.util, sys
 spec = importlib.util.spec_from_file_location("start", sys.argv[1])
 start = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(start)
 start.import_ai500()
-trace_model = importlib.import_module(f"ai500.frameworks.{sys.argv[2]}_backend").trace_model
+"""
+SMOKE_BACKEND = """
+from ai500.frameworks.{framework}_backend import make_backend
+from ai500.frameworks.backend import Setting
+from ai500.train.worker import Rank
+from ai500.workloads.image_classification import CLASSES
+from ai500.workloads.models.resnet_layers import class_resnet, initial_weights
+smoke = CLASSES["smoke"]
+weights = initial_weights(class_resnet(smoke), seed=1)
+setting = Setting(smoke, smoke.reference, weights, Rank(0, 0, 1, 1), "cpu", 1)
+backend = make_backend(setting)
+"""
+
+
+def output_of(framework: str, code: str, **environment: str) -> str:
+    """Run code in the framework's interpreter, `ai500` imported as in a worker; return its output.
+
+    `backend` is the framework's, of class `smoke` on one core.
+    """
+    code = IMPORT + SMOKE_BACKEND.format(framework=framework) + code
+    done = subprocess.run(
+        [interpreter(framework), "-c", code, SOURCE / "ai500/frameworks/start_worker.py"],
+        capture_output=True, text=True, check=False, env=os.environ | environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+COUNT = """
+import dataclasses, json
+from ai500.frameworks.{framework}_backend import trace_model
 from ai500.workloads.models.resnet_layers import resnet50
 for version in ("v1", "v1.5"):
     trace = trace_model(resnet50(version=version), (1, 3, 224, 224), dtype="float32")
@@ -97,12 +129,8 @@ for version in ("v1", "v1.5"):
 
 def check_counts(framework: str) -> None:
     """Compare the counts of ResNet-50 v1 and v1.5 with the published table and PyTorch's."""
-    start = SOURCE / "ai500" / "frameworks" / "start_worker.py"
-    done = subprocess.run(
-        [interpreter(framework), "-c", COUNT, start, framework],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    v1, v1_5 = map(_trace, done.stdout.splitlines())
+    output = output_of(framework, COUNT.format(framework=framework))
+    v1, v1_5 = map(_trace, output.splitlines()[-2:])
     counted = count_trace(with_loss(v1, "softmax"), convention="aiperf")
     assert not counted.unknown
     for kind, row in AIPERF_TABLE_III.items():
@@ -131,7 +159,13 @@ def _tuples(shapes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def settings(
-    store: Path, *, framework: str, degree: int = 1, size: int = 1, epochs: int = 4
+    store: Path,
+    *,
+    framework: str,
+    workload: str = "image_classification",
+    degree: int = 1,
+    size: int = 1,
+    epochs: int = 4,
 ) -> list[str | Path]:
     values = {
         "parallel.degree": degree,
@@ -147,7 +181,7 @@ def settings(
     if framework != "pytorch":
         values["framework.python"] = interpreter(framework)
     pairs = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
-    return ["--data", store, *pairs]
+    return ["--workload", workload, "--data", store, *pairs]
 
 
 def record(run: Path, member: int = 0) -> TrainRecord:
@@ -155,10 +189,16 @@ def record(run: Path, member: int = 0) -> TrainRecord:
 
 
 def check_resume(
-    framework: str, tiny_store: Path, start: Start, tmp_path: Path, *, degree: int = 1
+    framework: str,
+    tiny_store: Path,
+    start: Start,
+    tmp_path: Path,
+    *,
+    workload: str = "image_classification",
+    degree: int = 1,
 ) -> None:
     """Stop a member by SIGTERM and resume it: the weights are an uninterrupted run's."""
-    words = settings(tiny_store, framework=framework, degree=degree)
+    words = settings(tiny_store, framework=framework, workload=workload, degree=degree)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     command = start("run", "--out", whole, *words)
     assert command.wait(timeout=300) == 0, command.err
@@ -174,7 +214,7 @@ def check_resume(
     ours, theirs = record(whole), record(halves)
     assert ours.weights_sha256 == theirs.weights_sha256
     assert ours.quality == theirs.quality
-    assert ours.images == theirs.images == 4 * (TINY["train"] // 64) * 64
+    assert ours.samples == theirs.samples == 4 * (TINY["train"] // 64) * 64
     assert ours.effective["framework"]["name"] == framework
     assert ours.effective["data"]["staged"] and "torch" not in ours.versions
     counted = next(e for e in events.read(log) if e["event"] == "operations")
@@ -199,6 +239,27 @@ def check_two_ranks(
     assert np.allclose(losses[tested], losses["pytorch"], rtol=1e-3), losses
     communication = record(tmp_path / tested).effective["communication"]
     assert (communication["backend"], communication["mode"]) == (backend, "all_reduce")
+
+
+def check_rerun(framework: str, tiny_store: Path, start: Start, tmp_path: Path) -> None:
+    """Repeat submitted members: they train in the submission's framework, to the same weights."""
+    run, again = tmp_path / "run", tmp_path / "again"
+    words = settings(tiny_store, framework=framework, size=2, epochs=1)
+    command = start("run", "--out", run, *words)
+    assert command.wait(timeout=300) == 0, command.err
+    file = packed(RunFolder(run), tmp_path / "s.ai500")
+    command = start(
+        "verify", file, "--rerun", "--members", "2", "--out", again, "--data", tiny_store,
+        "--set", f"framework.python={interpreter(framework)}", "--json",
+    )  # fmt: skip
+    assert command.wait(timeout=300) in (0, 1), command.err  # 1 where the second run was slower
+    _, quality = json.loads(command.out)["replication"]["comparisons"]
+    assert quality["repeated"] == quality["claimed"]
+    for member in (0, 1):
+        submitted, repeated = record(run, member), record(again, member)
+        assert repeated.effective["framework"] == submitted.effective["framework"]
+        assert repeated.effective["framework"]["name"] == framework
+        assert repeated.weights_sha256 == submitted.weights_sha256
 
 
 def check_entry(framework: str, start: Start, tmp_path: Path) -> None:

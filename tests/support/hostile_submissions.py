@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from ai500.submission.untrusted import BYTES_PER_EVENT
+
 Files = dict[str, bytes]
 Attack = Callable[[Files, int], Files]
 ATTACKS: dict[str, Attack] = {}
@@ -28,6 +30,12 @@ def lines(files: Files, name: str, line: bytes, size: int) -> Files:
 
 def event(kind: str, **fields: object) -> bytes:
     return json.dumps({"event": kind, **CLOCKS, "sequence": 9, **fields}).encode() + b"\n"
+
+
+def padded(kind: str, **fields: object) -> bytes:
+    """Write an event of the least bytes that the budget of a submission allows on average."""
+    missing = BYTES_PER_EVENT + 1 - len(event(kind, **fields, note=""))
+    return event(kind, **fields, note="x" * max(0, missing))
 
 
 def document(files: Files, name: str, **changes: object) -> Files:
@@ -95,21 +103,19 @@ def events_of_nobody(files: Files, size: int) -> Files:
 @attack
 def the_same_epoch(files: Files, size: int) -> Files:
     """Events of a member, in both logs."""
-    fields = {"trial": 1, "member": 0, "attempt": 1, "epoch": 1, "images": 4032, "steps": 126,
+    fields = {"trial": 1, "member": 0, "attempt": 1, "epoch": 1, "samples": 4032, "steps": 126,
               "loss": 1.8912418010642311, "learning_rate": 0.1}  # fmt: skip
     half = size // 2
-    own = event("epoch", **fields)
-    copied = event("epoch", **fields, member_sequence=9)
+    own, copied = padded("epoch", **fields), padded("epoch", **fields, member_sequence=9)
     return lines(files, MEMBER_EVENTS, own, half) | lines(files, EVENTS, copied, half)
 
 
 @attack
 def attempts(files: Files, size: int) -> Files:
     made = []
-    for number in range(size // 2 // 246):  # as many as the budget of lines allows
-        fields = {"trial": 1, "member": 0, "attempt": number, "epoch": 1, "images": 1, "steps": 1,
-                  "note": "x" * 40}  # fmt: skip
-        made.append((event("epoch", **fields), event("epoch", **fields, member_sequence=number)))
+    for number in range(size // 2 // (BYTES_PER_EVENT + 1)):
+        fields = {"trial": 1, "member": 0, "attempt": number, "epoch": 1, "samples": 1, "steps": 1}
+        made.append((padded("epoch", **fields), padded("epoch", **fields, member_sequence=number)))
     return {
         MEMBER_EVENTS: files[MEMBER_EVENTS] + b"".join(own for own, _ in made),
         EVENTS: files[EVENTS] + b"".join(copied for _, copied in made),
@@ -131,7 +137,7 @@ def clock_measurements(files: Files, size: int) -> Files:
     fields = {"offset_seconds": 0.5, "uncertainty_seconds": 1e-4, "reference": "r", "trial": 1,
               "member": 0, "attempt": 1}  # fmt: skip
     half = size // 2
-    own, copied = event("clock", **fields), event("clock", **fields, member_sequence=9)
+    own, copied = padded("clock", **fields), padded("clock", **fields, member_sequence=9)
     return lines(files, MEMBER_EVENTS, own, half) | lines(files, EVENTS, copied, half)
 
 

@@ -17,7 +17,7 @@ from ai500.records.profiling import RankCapture
 def capture(rank: int = 0, **more: Any) -> RankCapture:
     fields: dict[str, Any] = {
         "rank": rank, "host": "here", "device": "cuda:0", "device_name": "H200",
-        "seconds_per_step": 0.5, "images_per_step": 64, "clock_offset_seconds": 0.0,
+        "seconds_per_step": 0.5, "samples_per_step": 64, "clock_offset_seconds": 0.0,
         "clock_uncertainty_seconds": 0.0, "operations_per_step": {}, "torch": "2.11",
     }  # fmt: skip
     return RankCapture(**fields | more)

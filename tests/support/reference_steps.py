@@ -94,7 +94,7 @@ def batches(case: Case) -> dict[str, NDArray[Any]]:
     return {
         "fields.images": random.integers(0, 256, (*count, *case.stored, 3), dtype=np.uint8),
         "fields.labels": random.integers(0, case.definition.classes, count),
-        "draws": random.random((*count, WORKLOAD.draws_per_image), dtype=np.float32),
+        "draws": random.random((*count, WORKLOAD.draws_per_sample), dtype=np.float32),
         "rates": rates,
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 from ai500.core.clocks import host_of
 from ai500.core.randomness import Stream, derive
 from ai500.inventory.description import Accelerator, NodeDescription
+from ai500.metrics.node_health import Sign
 from ai500.operations.shipped import shipped_model
 from ai500.records import FrameworkChoice
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
@@ -58,6 +59,11 @@ def records(**changes: Any) -> Change:
         return replace(evidence, trials=trials)
 
     return change
+
+
+def signs(*values: Sign) -> Change:
+    """Give the first trial signs of sick nodes."""
+    return lambda e: replace(e, trials=[replace(e.trials[0], signs=values), *e.trials[1:]])
 
 
 def plan(**changes: Any) -> Change:
@@ -377,10 +383,10 @@ VIOLATIONS: dict[str, Violation] = {
         "aten::lstsq ×2, mine::scan ×1", "none",
     ),
     "operations of the graph": Violation(
-        events("operations", forward_per_image=10**9), mentions=("trial 1", "member 0")
+        events("operations", forward_per_sample=10**9), mentions=("trial 1", "member 0")
     ),
     "whole epochs": Violation(
-        events("epoch", images=64), "64", "4032", also=frozenset({"consistent records"})
+        events("epoch", samples=64), "64", "4032", also=frozenset({"consistent records"})
     ),
     "window in order": Violation(
         events("end", monotonic=0.0), mentions=("'end'", "'quality'"),
@@ -402,7 +408,7 @@ VIOLATIONS: dict[str, Violation] = {
         plan(system_scale=100_000), "100000", "4", mentions=("system scale",)
     ),
     "consistent qualities": Violation(score(ensemble_quality=3.0), "3", "0 to 1"),
-    "consistent records": Violation(records(images=1), "1", "44352", mentions=("samples",)),
+    "consistent records": Violation(records(samples=1), "1", "44352", mentions=("samples",)),
     "hyperparameters as planned": Violation(
         plan_hyper(label_smoothing=0.1), "0", "0.1", mentions=("label smoothing",)
     ),
@@ -418,7 +424,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     "clocks compared": Violation(score(clock_uncertainty_seconds=None), mentions=("trial 1",)),
     "possible rate": Violation(
-        score(flops=8.001e12), "8.001 TFLOPS", "at most 4 TFLOPS", mentions=("fp32", "trial 1")
+        score(flops=8.001e12), "8.001 TFLOPS", "at most 3.84 TFLOPS", mentions=("fp32", "trial 1")
     ),
     "under submitted ceilings": Violation(
         lambda e: replace(e, ceilings=Ceilings("CPU", "core", {"fp32": 1e9})),
@@ -472,6 +478,10 @@ VIOLATIONS: dict[str, Violation] = {
     "intact checkpoints": Violation(
         added_event("checkpoint_damaged", file="checkpoint.pt", reason="its SHA-256 is 0"),
         "checkpoint.pt", mentions=("member 0 of trial 1", "its SHA-256 is 0"),
+    ),
+    "healthy nodes": Violation(
+        signs(Sign(("n7",), "slow steps", "a step takes 2 s, 2.00 × the median of 4 nodes")),
+        "n7", mentions=("trial 1: n7: a step takes",)
     ),
     "same data": Violation(
         recorded("data", "store_sha256", value=other_tail(STORE)),

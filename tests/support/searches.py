@@ -54,8 +54,8 @@ def operations_once(lines: list[Line]) -> int:
     total = 0
     for model, phase, _, _ in done:
         count, batch = candidates[model].operations, candidates[model].batch_size
-        total += count.forward_per_image if phase == "validate" else (
-            batch * (count.forward_per_image + count.backward_per_image) + count.update_per_step
+        total += count.forward_per_sample if phase == "validate" else (
+            batch * (count.forward_per_sample + count.backward_per_sample) + count.update_per_step
         )  # fmt: skip
     return total
 

@@ -42,6 +42,8 @@ def entry(number: int, **changes: Any) -> Entry:
     flops = scale * (1e13 + 3e9 * (number * 7919 % 1000))
     quality = 0.74 + 0.00005 * (number * 104_729 % 1000)
     metered = number * 31 % 7 < 3
+    vflops = changes.get("vflops", flops * (quality / 0.759) ** 5)
+    spread = 0.002 * (number * 17 % 11)
     default = Entry(
         id=identity(number),
         system=f"Synthetic {number // 2:05d}",
@@ -52,7 +54,7 @@ def entry(number: int, **changes: Any) -> Entry:
         signed=number % 2 == 0,
         workload=workload,
         problem_class=problem_class,
-        vflops=flops * (quality / 0.759) ** 5,
+        vflops=vflops,
         flops=flops,
         time_to_quality_seconds=(4.01e5 + 97 * (number * 7919 % 1000)) / scale,
         time_to_target_seconds=None if quality < 0.759 else 3.5e5 / scale,
@@ -72,6 +74,9 @@ def entry(number: int, **changes: Any) -> Entry:
         framework="torch 2.13.0",
         trials=10,
         score_variation=0.01,
+        lowest_vflops=vflops * (1 - spread),
+        highest_vflops=vflops * (1 + spread),
+        penalty_exponent=5,
     )
     return dataclasses.replace(default, **changes)
 

@@ -144,7 +144,7 @@ def official_shape(
     model = shipped_model(workload, name)
     assert counted is not None
     assert model is not None
-    epoch = definition.ensemble_size * definition.train_samples * counted.per_image
+    epoch = definition.ensemble_size * definition.train_samples * counted.per_sample
     return Shape(
         cores=max(2, math.ceil(epoch / EPOCH_SECONDS / CORE_FLOPS)),
         workload=workload,
@@ -183,7 +183,13 @@ def describe_node(
         hostname=hostname,
         machine=None,
         virtual=None,
-        processors=Processors(model="Synthetic CPU", cores=cores, threads=cores),
+        processors=Processors(
+            model="Synthetic CPU",
+            cores=cores,
+            threads=cores,
+            highest_hertz=5e9,
+            instructions=("avx512f", "fma"),
+        ),
         memory_bytes=None,
         accelerators=(),
         accelerator_links=(),
@@ -345,12 +351,12 @@ def _member_events(
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
         now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member)) + 1e-5 * (trial - 1) * epoch
-        record("epoch", epoch=epoch, images=images, steps=plan.steps_per_epoch,
+        record("epoch", epoch=epoch, samples=images, steps=plan.steps_per_epoch,
              loss=loss(member, epoch, trial), learning_rate=0.1,
              optimizer_sha256="0" * 64)  # fmt: skip
         if epoch in _evaluated(plan, shape):
             record("quality", epoch=epoch, quality=quality(member, epoch, trial),
-                 images=plan.definition.validation_samples)  # fmt: skip
+                 samples=plan.definition.validation_samples)  # fmt: skip
         if epoch == 3 and member in shape.failed:
             return recorded
         if epoch == 3 and member in shape.resumed:
@@ -390,7 +396,7 @@ def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
     return TrainRecord(
         member=member,
         parameters=shape.operations.parameters,
-        images=steps * plan.global_batch_size,
+        samples=steps * plan.global_batch_size,
         steps=steps,
         epochs=shape.epochs,
         world_size=shape.degree,

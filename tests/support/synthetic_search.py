@@ -65,7 +65,7 @@ def candidate(
         batch_size=BATCH,
         operations=count_architecture(architecture, input_shape=INPUT, convention="aiperf"),
         steps_per_epoch=STEPS,
-        validation_images=VALIDATION,
+        validation_samples=VALIDATION,
         epochs=2,
     )
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
@@ -75,14 +75,14 @@ def train_operations(steps: int = STEPS) -> int:
     """Count the operations of training steps of the initial model."""
     count = count_architecture(START, input_shape=INPUT, convention="aiperf")
     return steps * (
-        BATCH * (count.forward_per_image + count.backward_per_image) + count.update_per_step
+        BATCH * (count.forward_per_sample + count.backward_per_sample) + count.update_per_step
     )
 
 
 def validation_operations(images: int = VALIDATION) -> int:
     """Count the operations of validating images by the initial model."""
     count = count_architecture(START, input_shape=INPUT, convention="aiperf")
-    return images * count.forward_per_image
+    return images * count.forward_per_sample
 
 
 def epoch(
@@ -94,7 +94,7 @@ def epoch(
     return [
         (at + part, Work(name, "train", number, 0, half, part)),
         (at + 2 * part, Work(name, "train", number, half, steps - half, part)),
-        (end, Work(name, "validate", number, 0, made.validation_images, seconds - 2 * part)),
+        (end, Work(name, "validate", number, 0, made.validation_samples, seconds - 2 * part)),
         (end, Epoch(name, number, 2.0 / number, accuracy, min(1.0, accuracy + 0.01))),
     ]
 
@@ -302,18 +302,18 @@ def _rounds(
             architecture, input_shape=definition.input_shape, convention="aiperf"
         )
 
-    cap = search.max_growth * counted(initial).forward_per_image
+    cap = search.max_growth * counted(initial).forward_per_sample
     while at - start <= 60 * shape.minutes:
         number += 1
         name, parent, kernel = f"{worker:03d}-{number:04d}", None, None
         made, operations = initial, counted(initial)
         parents = [earlier for earlier in grown if earlier < name or random.random() < 0.3]
-        while number > 1 and (parent is None or operations.forward_per_image > cap):
+        while number > 1 and (parent is None or operations.forward_per_sample > cap):
             parent, kernel = random.choice(parents[-6:]), random.choice(search.kernel_sizes)
             places = [layer.number for layer in grown[parent].layers if layer.kind == "relu"]
             made = deeper(grown[parent], random.choice(places), kernel=kernel)
             operations = counted(made)
-            if operations.forward_per_image > cap and len(parents) > 1:
+            if operations.forward_per_sample > cap and len(parents) > 1:
                 parents.remove(parent)  # it is near the cap; the start never is
         grown[name] = made
         tuned = search.tunes(number)
@@ -330,7 +330,7 @@ def _rounds(
             kernel=kernel,
             tuned=tuned,
             steps_per_epoch=definition.train_samples // batch,
-            validation_images=definition.validation_samples,
+            validation_samples=definition.validation_samples,
             epochs=epochs,
         )
         best = 0.5 + 0.35 * (1 - math.exp(-(number + worker) / 6)) + 0.05 * random.random()
@@ -351,7 +351,7 @@ def _record(
     return TrainRecord(
         member=worker,
         parameters=made[best.model].operations.parameters,
-        images=sum(chunk.count * made[chunk.model].batch_size for chunk in work),
+        samples=sum(chunk.count * made[chunk.model].batch_size for chunk in work),
         steps=sum(chunk.count for chunk in work),
         epochs=len(judged),
         world_size=1,

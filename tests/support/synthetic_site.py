@@ -30,7 +30,7 @@ FIRST = next(iter(LISTS))
 STANDINGS = standings(ENTRIES)
 PAGES = [
     "index.html", "compare.html", f"compare.html#a={ENTRIES[0].id}&b={ENTRIES[400].id}",
-    "history.html", "rejected.html", "about.html", f"entries/{ENTRIES[400].id}.html",
+    "charts.html", "history.html", "rejected.html", "about.html", f"entries/{ENTRIES[400].id}.html",
 ]  # fmt: skip
 ROW_IDS = """() => [...document.querySelectorAll('#list tbody a')]
   .map(link => link.getAttribute('href').match(/[0-9a-f]{16}/)[0])"""
@@ -82,5 +82,5 @@ def visit(page: Page, root: str) -> Iterator[str]:
         page.goto("about:blank")  # a change of the hash alone loads nothing
         page.goto(f"{root}/{where}")
         if "#" in where:
-            page.locator("#result h2").nth(9).wait_for()
+            page.locator("#result h2").nth(10).wait_for()
         yield where

@@ -74,7 +74,7 @@ def varied(
         name=name,
         label=label,
         score=replace(base.score, **figures, trials=(trial,)),
-        images_per_second=(base.images_per_second or 0.0) * speed,
+        samples_per_second=(base.samples_per_second or 0.0) * speed,
         members=times,
         **changes,  # type: ignore[arg-type]
     )

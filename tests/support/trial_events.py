@@ -15,8 +15,8 @@ MACHINE = System(
 )  # fmt: skip
 COUNT = {
     "convention": "aiperf",
-    "forward_per_image": 10,
-    "backward_per_image": 20,
+    "forward_per_sample": 10,
+    "backward_per_sample": 20,
     "update_per_step": 5,
     "parameters": 3,
 }
@@ -50,8 +50,8 @@ def member_events(member: int, start: float, *, qualities: tuple[float, float]) 
     events = [event("first_batch", start, member)]
     for epoch, quality in enumerate(qualities, 1):
         at = start + 10 * epoch
-        events.append(event("epoch", at - 1, member, epoch=epoch, images=100, steps=4, loss=1.0))
-        events.append(event("quality", at, member, epoch=epoch, quality=quality, images=50))
+        events.append(event("epoch", at - 1, member, epoch=epoch, samples=100, steps=4, loss=1.0))
+        events.append(event("quality", at, member, epoch=epoch, quality=quality, samples=50))
     events.append(event("end", start + 20, member, epoch=2))
     events.append(event("operations", start + 25, member, **COUNT))
     return events

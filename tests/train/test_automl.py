@@ -246,4 +246,4 @@ def test_a_search_too_short_for_an_epoch_says_so(
 ) -> None:
     command = start("run", "--out", tmp_path / "r", *settings(tiny_store, seconds=0.05, workers=1))
     assert command.wait() == 1
-    assert "Set a larger automl.minutes" in " ".join(command.err.split())
+    assert "Start a new run with a larger automl.minutes" in " ".join(command.err.split())

@@ -157,7 +157,7 @@ def test_its_record_has_the_activations_that_its_ranks_exchange(
     described = record.effective["parallel"]
     known = activations.read(run, plan)
     # Steps before the timed ones are counted too, each with its images.
-    assert described["activations"]["images"] >= record.images
+    assert described["activations"]["samples"] >= record.samples
     if mode == "tensor":
         assert known.tensor_bytes and known.tensor_calls >= 2 and known.cut_bytes is None
         return

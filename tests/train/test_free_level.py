@@ -51,7 +51,7 @@ def test_the_example_is_trained_counted_recorded_and_judged(
     shipped = shipped_operations("image_classification", "smoke")
     assert shipped is not None
     (counted,) = [e for e in events.read(member / "events.jsonl") if e["event"] == "operations"]
-    assert 0 < counted["forward_per_image"] != shipped.forward_per_image
+    assert 0 < counted["forward_per_sample"] != shipped.forward_per_sample
     model = shipped_model("image_classification", "smoke")
     assert model is not None
     assert record["effective"]["model"]["graph_sha256"] != model.graph_sha256

@@ -132,9 +132,9 @@ def test_more_operations_for_each_byte_with_a_larger_batch(run_of_two: Path) -> 
     plan = run_folder.read(Plan, RunFolder(run_of_two).plan)
     (link,) = place_run(RunFolder.open(run_of_two), machine()).placed[0].links
     assert link.coi is not None
-    per_image = 14065152 + 27632640  # smoke, by the convention matmul
+    per_sample = 14065152 + 27632640  # smoke, by the convention matmul
     assert link.bytes_per_step == pytest.approx(2 * 2 * 78172, rel=0.02)
-    expected = plan.global_batch_size * per_image / (2 * 2 * 78172)
+    expected = plan.global_batch_size * per_sample / (2 * 2 * 78172)
     assert link.coi == pytest.approx(expected, rel=0.02)
 
 

@@ -16,9 +16,13 @@ from torch import nn
 from ai500.core import events
 from ai500.data.bootstrap import epoch_order
 from ai500.data.open_store import open_store
+from ai500.inventory.description import NodeDescription
 from ai500.meters.log import read_meters
+from ai500.pipeline import scoring
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.rules.judgement import judge
+from ai500.rules.plausibility_rules import window_as_described
 from ai500.train.device_feed import ResidentFeed, load
 from ai500.train.feed import Feed
 from ai500.train.graphed_step import preserve_state
@@ -65,6 +69,11 @@ def test_a_killed_process_goes_on_with_all_its_members(
     wait_for(trial.member(1).events, "epoch")
     pids = {wait_for(trial.member(m).events, "start")["pid"] for m in range(2)}
     assert len(pids) == 1
+    # Any member may resume without the others: each has the node's state before its first batch.
+    for member in range(2):
+        (path,) = trial.systems.glob(f"*-{member:03d}.json")
+        first_batch = wait_for(trial.member(member).events, "first_batch")
+        assert run_folder.read(NodeDescription, path).before.wall <= first_batch["wall"]
     os.kill(pids.pop(), signal.SIGKILL)
     assert command.wait() == 0, command.err
     assert weights(run) == weights(finished_run)
@@ -87,7 +96,7 @@ def test_a_killed_process_goes_on_with_all_its_members(
 def test_what_ends_one_member_does_not_end_the_others(
     finished_run: Path, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
-    """Ctrl-C, then one of the two checkpoints is spoilt, then it is deleted."""
+    """Ctrl-C, then one of the two members can't write its predictions, then it can."""
     run = tmp_path / "run"
     command = start("run", "--out", run, *settings(tiny_store))
     trial = RunFolder(run).trial(1)
@@ -96,15 +105,19 @@ def test_what_ends_one_member_does_not_end_the_others(
     assert command.wait() == 130
     for member in range(2):
         wait_for(trial.member(member).events, "interrupted", timeout=1)
-    trial.member(1).checkpoint.write_bytes(b"spoilt")
+    trial.member(1).validation.mkdir()
     command = start("resume", run)
     assert command.wait() == 1
-    assert "is not a checkpoint of this run" in command.err
+    assert "validation.npy" in command.err
     assert trial.member(0).record.exists()
-    trial.member(1).checkpoint.unlink()
+    assert not trial.member(1).record.exists()
+    trial.member(1).validation.rmdir()
     command = start("resume", run)
     assert command.wait() == 0, command.err
     assert weights(run) == weights(finished_run)
+    evidence = scoring.run_evidence(RunFolder(run))
+    assert {member for member, _ in evidence.trials[0].nodes} == {0, 1}
+    assert judge(evidence, rules=(window_as_described,)).violations == []
 
 
 def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path) -> None:
@@ -112,7 +125,7 @@ def test_samples_that_stay_on_the_device_make_the_same_batches(tiny_store: Path)
     drawn = np.random.default_rng(3).integers(0, 3, (2, samples.count)).astype(np.uint8)
     feed = Feed(
         samples=samples, seed=5, member=1, rank=1, world_size=2, batch_size=3,
-        draws_per_image=5, device=torch.device("cpu"),
+        draws_per_sample=5, device=torch.device("cpu"),
     )  # fmt: skip
     resident = load(samples, list(drawn), device=feed.device)
     assert len(resident.fields["images"]) == int((drawn.max(axis=0) > 0).sum())

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections import Counter
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ai500.core import events
+from ai500.core.schema import decode
 from ai500.operations.shipped import shipped_model
-from ai500.records import Score, TrainRecord, run_folder
+from ai500.projection import quality_curve
+from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.records.step_times import StepTimes
 from tests.support.commands import SOURCE, Start, wait_for
 
 pytestmark = pytest.mark.timeout(400)
@@ -173,6 +182,52 @@ def test_the_worker_records_what_ran(finished_run: Path) -> None:
     assert ran["learning_rate"]["policy"] == "ai500.train.learning_rate.cosine"
     assert len(ran["learning_rate"]["at_end_of_epochs"]) == record.epochs
     assert len(record.versions["source"]) == 64
+
+
+def test_every_epoch_has_the_times_of_its_steps(finished_run: Path) -> None:
+    """All steps but the first; together they take no longer than the epoch."""
+    begin = None
+    for event in events.read(RunFolder(finished_run).trial(1).member(0).events):
+        if event["event"] == "epoch":
+            assert begin is not None
+            times = decode(StepTimes, event["step_times"])
+            assert times.count == event["steps"] - 1
+            assert list(times.quantiles) == sorted(times.quantiles)
+            assert 0 < times.minimum * times.count <= event["monotonic"] - begin
+        begin = event["monotonic"]
+
+
+def test_averages_of_subsets_of_members_are_points_of_the_m_curve(
+    finished_run: Path, tiny_store: Path, tmp_path: Path
+) -> None:
+    """The two trials' members as four members of one trial: 1, 2, 3 and 4 of them."""
+    run = RunFolder(shutil.copytree(finished_run, tmp_path / "run"))
+    for member in (0, 1):
+        shutil.copytree(run.trial(2).member(member).path, run.trial(1).member(2 + member).path)
+    plan = run_folder.read(Plan, run.plan)
+    places = tuple(replace(plan.mapping[0], member=member) for member in range(4))
+    plan = replace(plan, ensemble_size=4, mapping=places)
+    trial = run_folder.read(Score, run.score).trials[0]
+    labels = np.load(tiny_store / "validation.labels.npy")
+    predicted = [np.load(run.trial(1).member(member).validation) for member in range(4)]
+
+    def accuracy(members: tuple[int, ...]) -> float:
+        mean = np.mean([predicted[member] for member in members], axis=0, dtype=np.float64)
+        return float((mean.argmax(axis=1) == labels).mean())
+
+    curve = quality_curve.read_curve(run, plan, [trial])
+    assert (curve.reason, curve.sizes) == ("", (1, 2, 3, 4))
+    assert curve.quality(1) == trial.members_mean_quality
+    for size in (2, 3):  # of four, all six and all four
+        expected = fmean(map(accuracy, combinations(range(4), size)))
+        assert curve.quality(size) == pytest.approx(expected)
+    assert curve.quality(1000) is not None and curve.largest_residual() is not None
+    assert curve.uncertainty(2) is None  # one trial
+    with run.trial(1).member(3).validation.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"?")
+    damaged = quality_curve.read_curve(run, plan, [trial])
+    assert damaged.sizes == (1, 4) and "SHA-256" in damaged.reason
 
 
 def test_v2_section_5_4_is_caught_from_what_ran(

@@ -94,7 +94,7 @@ class IsingPhases:
     quality_range: tuple[float, float] | None = (0.0, 1.0)
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = {"smoke": SMOKE}
-    draws_per_image = 1
+    draws_per_sample = 1
 
     def data_source(self, problem_class: ProblemClass) -> Spins:
         return Spins()

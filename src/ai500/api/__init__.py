@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ai500.jobs.schedulers import Scheduler as Scheduler
     from ai500.jobs.schedulers import SchedulerContext as SchedulerContext
     from ai500.jobs.schedulers import SchedulerKind as SchedulerKind
+    from ai500.jobs.schedulers import SchedulerUnavailableError as SchedulerUnavailableError
     from ai500.meters import Absent as Absent
     from ai500.meters import Meter as Meter
     from ai500.meters import Part as Part
@@ -124,6 +125,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "ai500.jobs.launchers": ("Container", "Launcher", "Wrap"),
     "ai500.jobs.schedulers": (
         "JobSpec", "JobStatus", "Scheduler", "SchedulerContext", "SchedulerKind",
+        "SchedulerUnavailableError",
     ),
     "ai500.meters": ("Absent", "Meter", "Part", "Reading"),
     "ai500.operations": ("count",),

@@ -244,8 +244,8 @@ class Candidates:
 
     def _within_limit(self, architecture: Architecture) -> bool:
         """Return True if an architecture has at most max_growth × the start's operations [D21]."""
-        limit = self._search.max_growth * self.operations(self.initial).forward_per_image
-        return self.operations(architecture).forward_per_image <= limit
+        limit = self._search.max_growth * self.operations(self.initial).forward_per_sample
+        return self.operations(architecture).forward_per_sample <= limit
 
     def operations(self, architecture: Architecture) -> Operations:
         """Count the operations of an architecture, each one once."""
@@ -357,7 +357,7 @@ class Candidates:
             tuned=proposal.tuned,
             operations=self.operations(architecture),
             steps_per_epoch=task.definition.train_samples // images,
-            validation_images=task.definition.validation_samples,
+            validation_samples=task.definition.validation_samples,
             epochs=self._search.epochs_of(number, epochs=task.hyperparameters.epochs),
         )
 

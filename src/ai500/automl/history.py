@@ -6,7 +6,7 @@ Only the worker writes it, and all workers read it: a plain network file system 
 a server and without a lock (ADR 0006). An unreadable line is skipped and reported, and so are the
 lines about a model whose own line is unreadable.
 
-Work is recorded in ranges (steps of an epoch, images of a validation); operations follow from the
+Work is recorded in ranges (steps of an epoch, samples of a validation); operations follow from the
 ranges and the model's architecture. A range that a resumed worker repeats has the same numbers, so
 that it counts once. Needs no torch.
 """
@@ -50,32 +50,32 @@ class Candidate:
     """Descriptions of the morphisms from the parent."""
     digest: str
     architecture: tuple[Layer, ...]
-    batch_size: int = option(1, "images of a step over all accelerators", minimum=1)
+    batch_size: int = option(1, "samples of a step over all accelerators", minimum=1)
     kernel: int | None = None
     """Kernel size of the whole model, as far as it is larger than the parent's; None: unchanged."""
     tuned: bool = False
     """True if TPE chose the hyper-parameters."""
     operations: Operations
     steps_per_epoch: int = option(1, "optimizer steps of an epoch", minimum=1)
-    validation_images: int = option(1, "images of one validation", minimum=1)
+    validation_samples: int = option(1, "samples of one validation", minimum=1)
     epochs: int = option(1, "largest number of epochs", minimum=1)
 
     def operations_per_unit(self, phase: Phase) -> int:
         """Compute the operations of an optimizer step [D12], or of one image's validation."""
         if phase == "validate":
-            return self.operations.forward_per_image
+            return self.operations.forward_per_sample
         return self.operations.per_step(self.batch_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of a few seconds: steps or validation images `first` to `first + count` of an epoch."""
+    """Work of a few seconds: steps or validation samples `first` to `first + count` of an epoch."""
 
     model: str
     phase: Phase
     epoch: int = option(1, "epoch, from 1", minimum=1)
     first: int = option(0, "first step (train) or image (validate) of the epoch", minimum=0)
-    count: int = option(0, "steps or images", minimum=0)
+    count: int = option(0, "steps or samples", minimum=0)
     seconds: float = option(0.0, "duration until the line was written", minimum=0)
 
 

@@ -260,7 +260,7 @@ def _beyond_the_cap(evidence: Evidence, search: Search) -> Iterator[Observation]
             starts[count.convention] = count_architecture(
                 start, input_shape=problem_class.input_shape, convention=count.convention
             )
-        growth = count.forward_per_image / starts[count.convention].forward_per_image
+        growth = count.forward_per_sample / starts[count.convention].forward_per_sample
         if growth > search.max_growth:
             yield Observation(
                 f"trial {trial}: {model.id} has {growth:.3g} times the start's operations an "
@@ -307,18 +307,18 @@ def _miscounted(candidate: Candidate, evidence: Evidence) -> Iterator[str]:
         yield f"is recorded as {candidate.digest}, its layers are {layers.digest}"
     if counted != candidate.operations:
         yield (
-            f"is counted with {candidate.operations.forward_per_image:.6g} + "
-            f"{candidate.operations.backward_per_image:.6g} operations an image, its layers have "
-            f"{counted.forward_per_image:.6g} + {counted.backward_per_image:.6g}"
+            f"is counted with {candidate.operations.forward_per_sample:.6g} + "
+            f"{candidate.operations.backward_per_sample:.6g} operations an image, its layers have "
+            f"{counted.forward_per_sample:.6g} + {counted.backward_per_sample:.6g}"
         )
     if candidate.steps_per_epoch * candidate.batch_size > reference.train_samples:
         yield (
-            f"has epochs of {candidate.steps_per_epoch * candidate.batch_size} images, the class "
+            f"has epochs of {candidate.steps_per_epoch * candidate.batch_size} samples, the class "
             f"has {reference.train_samples}"
         )
-    if candidate.validation_images != reference.validation_samples:
+    if candidate.validation_samples != reference.validation_samples:
         yield (
-            f"is validated on {candidate.validation_images} images, the class has "
+            f"is validated on {candidate.validation_samples} samples, the class has "
             f"{reference.validation_samples}"
         )
 

@@ -60,7 +60,7 @@ class Chunk:
     """Start and end in seconds since the search's first batch."""
     operations: int
     count: int
-    """Counted steps of training or images of validation."""
+    """Counted steps of training or samples of validation."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class SearchTimeline:
     improvements: Sequence[Improvement]
     first: float
     """Time of the first batch, on the clock of the trial's events."""
-    validation_images: int
+    validation_samples: int
 
     @property
     def seconds(self) -> float:
@@ -122,7 +122,7 @@ class SearchTimeline:
         if error is None:
             return None
         return regulated_score(
-            self.curve.flops(seconds), error=error, validation_images=self.validation_images
+            self.curve.flops(seconds), error=error, validation_samples=self.validation_samples
         )
 
     def to_error(self, error: float) -> Improvement | None:
@@ -130,9 +130,9 @@ class SearchTimeline:
         return next((better for better in self.improvements if better.error <= error), None)
 
 
-def regulated_score(flops: float, *, error: float, validation_images: int) -> float:
-    """Compute AIPerf Eq. 3. An error of 0 among N images counts as 1 / N."""
-    return -math.log(max(error, 1 / validation_images)) * flops
+def regulated_score(flops: float, *, error: float, validation_samples: int) -> float:
+    """Compute AIPerf Eq. 3. An error of 0 among N samples counts as 1 / N."""
+    return -math.log(max(error, 1 / validation_samples)) * flops
 
 
 def search_timeline(
@@ -157,7 +157,7 @@ def search_timeline(
             key = epoch.model, epoch.epoch
             errors[key] = time_of(line) - first, 1 - epoch.accuracy, epoch.model
     validations = sorted(errors.values())
-    sizes = {model.candidate.validation_images for model in history.models.values()}
+    sizes = {model.candidate.validation_samples for model in history.models.values()}
     return SearchTimeline(chunks, curve, _improvements(validations, curve), first, max(1, *sizes))
 
 
@@ -208,8 +208,8 @@ class WorkCounter:
         self._covered: dict[tuple[str, Phase, int], list[tuple[int, int]]] = {}
 
     def count(self, work: Work, candidate: Candidate) -> int:
-        """Return the steps or images that were not counted before."""
-        limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_images
+        """Return the steps or samples that were not counted before."""
+        limit = candidate.steps_per_epoch if work.phase == "train" else candidate.validation_samples
         if work.epoch > candidate.epochs:
             return 0
         known = self._covered.setdefault((work.model, work.phase, work.epoch), [])

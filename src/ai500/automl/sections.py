@@ -330,7 +330,7 @@ def tree_figure(data: SearchData) -> Figure:
     models = [model for model in data.history.models.values() if model.accuracy is not None]
     left_out = len(data.history.models) - len(models)
     note = "" if not left_out else f" {counted(left_out, 'model')} without a validation not drawn."
-    factor, prefix = si_prefix(max(model.candidate.operations.per_image for model in models))
+    factor, prefix = si_prefix(max(model.candidate.operations.per_sample for model in models))
     best = data.trial.best_model
     chart = Tree(
         [_node(model, factor) for model in models],
@@ -350,11 +350,11 @@ def tree_figure(data: SearchData) -> Figure:
 def _node(model: Model, factor: float) -> Node:
     candidate = model.candidate
     # No error among N images is known as less than one; a logarithmic axis has no zero.
-    error = max(1 - (model.accuracy or 0.0), 1 / candidate.validation_images)
-    per_image = candidate.operations.per_image
+    error = max(1 - (model.accuracy or 0.0), 1 / candidate.validation_samples)
+    per_sample = candidate.operations.per_sample
     changes = "; ".join(candidate.moves) or "the initial model"
-    tip = f"{model.id}: error {error:.4f}, {flop(per_image)} per image, {changes}"
-    return Node(model.id, candidate.parent, per_image / factor, error, tip)
+    tip = f"{model.id}: error {error:.4f}, {flop(per_sample)} per image, {changes}"
+    return Node(model.id, candidate.parent, per_sample / factor, error, tip)
 
 
 def models_table(data: SearchData) -> Table:
@@ -390,7 +390,7 @@ def _model_row(model: Model, operations: int) -> tuple[str, ...]:
         NOT_MEASURED if model.accuracy is None else f"{1 - model.accuracy:.4f}",
         NOT_MEASURED if predicted is None else f"{1 - predicted:.4f}",
         f"{len(model.epochs)}/{candidate.epochs}",
-        human_si(count.per_image).strip(),
+        human_si(count.per_sample).strip(),
         human_si(count.parameters).strip(),
         f"{candidate.batch_size:,}" + (" TPE" if candidate.tuned else ""),
         human_si(operations).strip(),

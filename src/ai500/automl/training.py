@@ -94,7 +94,7 @@ class ModelLog:
             self.flush()
             self._loss = fields.get("loss")
         elif event == "quality":
-            self._work("validate", fields["epoch"], 0, fields["images"])
+            self._work("validate", fields["epoch"], 0, fields["samples"])
             self._validated(fields["epoch"], accuracy=1.0 - fields["quality"])
 
     def _validated(self, epoch: int, *, accuracy: float) -> None:
@@ -165,17 +165,17 @@ def train(member: Member, log: ModelLog | None, limits: Limits) -> tuple[State, 
     return "trained", ""
 
 
-def out_of_memory(images: int, *, rank: int, ranks: int) -> tuple[State, str]:
+def out_of_memory(samples: int, *, rank: int, ranks: int) -> tuple[State, str]:
     """Return the state of a model that needs too much memory; with several ranks, raise.
 
     The other ranks would wait for this one forever.
     """
     if ranks > 1:
         raise AI500Error(
-            f"rank {rank}: a model that trains {images} images a step needs more memory than the "
+            f"rank {rank}: a model that trains {samples} samples a step needs more memory than the "
             "accelerator has.",
             key="automl.batch_sizes",
-            value=images,
+            value=samples,
             remedy="Start a new run with smaller automl.batch_sizes or automl.max_growth.",
         )
     return "lost", OUT_OF_MEMORY

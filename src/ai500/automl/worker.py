@@ -292,7 +292,7 @@ def write_record(
         return
     best = best_model(coordinator, worker=task.member)
     weights = coordinator.weights_of(best.id)
-    images, steps, epochs = _totals(Path(task.folder))
+    samples, steps, epochs = _totals(Path(task.folder))
     effective = provenance.effective(
         member, groups=groups, described=described or [], events=events
     )
@@ -301,7 +301,7 @@ def write_record(
     record = TrainRecord(
         member=task.member,
         parameters=best.candidate.operations.parameters,
-        images=images,
+        samples=samples,
         steps=steps,
         epochs=epochs,
         world_size=member.engine.mesh.size,
@@ -323,16 +323,16 @@ def best_model(coordinator: Coordinator, *, worker: int) -> Model:
         raise AI500Error(
             f"worker {worker} validated no model: its time was up before the first epoch's end.",
             key="automl.minutes",
-            remedy="Set a larger automl.minutes.",
+            remedy="Start a new run with a larger automl.minutes: this one's time is used up.",
         )
     return max(validated, key=lambda model: (model.accuracy or 0.0, model.id))
 
 
 def _totals(folder: Path) -> tuple[int, int, int]:
-    """Count images, steps and epochs of the worker's models; repeated work counts once."""
+    """Count samples, steps and epochs of the worker's models; repeated work counts once."""
     counter, known = WorkCounter(), dict[str, Candidate]()
     epochs: set[tuple[str, int]] = set()
-    images = steps = 0
+    samples = steps = 0
     for line in Reader(folder / HISTORY_FILE).new_lines():
         entry = line.entry
         if isinstance(entry, Candidate):
@@ -341,5 +341,5 @@ def _totals(folder: Path) -> tuple[int, int, int]:
             new = counter.count(entry, known[entry.model])
             epochs.add((entry.model, entry.epoch))
             steps += new
-            images += new * known[entry.model].batch_size
-    return images, steps, len(epochs)
+            samples += new * known[entry.model].batch_size
+    return samples, steps, len(epochs)

@@ -11,7 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from ai500.bagging.member_reports import ReportFollower
 from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, MemberView
 from ai500.config import Config
 from ai500.core import events
@@ -89,6 +91,10 @@ class JobController:
             for event in events.read_checked(run.events)
             if event["event"] == "job_requeued"
         )
+        self._reports: ReportFollower | None = None
+        if config.scheduler.follow == "events":
+            overdue_seconds = 60 * config.scheduler.overdue_minutes
+            self._reports = ReportFollower(self._trial, overdue_seconds=overdue_seconds)
         self._details_reader = details_reader
         self._collector = self._new_collector()
         noun = sample_noun(plan.workload)
@@ -249,6 +255,7 @@ class JobController:
             attempt=attempt,
             shares=self._shares[group[0]],
             python=self._python,
+            reports=self._reports is not None,
         )
 
     def _poll(self) -> None:
@@ -257,7 +264,10 @@ class JobController:
         While nothing changes the interval between queries grows, to spare the scheduler.
         """
         running = [m for m, job in self._jobs.items() if job.state == "running"]
-        self._collector.collect(self.views, self._collector.in_turn(running))
+        turn = self._collector.in_turn(running)
+        self._collector.collect(self.views, turn)
+        if self._reports is not None and not self._take_reports(self._reports, turn):
+            return
         if any(0 < self.views[m].epochs <= self.views[m].epoch for m in running):
             self._query_seconds = self._poll_seconds  # trained: its job is about to end
         now = time.monotonic()
@@ -280,8 +290,22 @@ class JobController:
             return self._note_finished(active)
         self._note_answer()
         now = {member: states[job.id] for member, job in active.items()}
-        self._log_requeued(active, now)
+        if self._reports is not None:
+            self._reports.answered(now)
         self._log_suspended(now)
+        return self._take_states(active, now)
+
+    def _take_reports(self, reports: ReportFollower, running: Sequence[int]) -> bool:
+        """Take the states that members reported. Return True if the scheduler has to be asked."""
+        started, ended = reports.new_states(self._active())
+        self._take_states(self._active(), started)
+        self._take_states(self._active(), ended)
+        waiting = [m for m, job in self._active().items() if job.state == "pending"]
+        return reports.is_due(running, waiting=waiting)
+
+    def _take_states(self, active: Mapping[int, JobRecord], now: Mapping[int, JobStatus]) -> bool:
+        """Record the present states of these jobs, and submit retries. Return True for any new."""
+        self._log_requeued(active, now)
         changes = {m: status for m, status in now.items() if status.state != active[m].state}
         self._collector.collect(self.views, sorted(changes))
         for member, status in changes.items():
@@ -427,17 +451,24 @@ class JobController:
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:
     """Return the end of a member's log: the errors of its last attempt, else its last lines."""
-    try:
-        text = read_tail(folder.log)
-    except OSError:
+    attempts = [_last_attempt(log) for log in folder.logs() if log.exists()]
+    if not attempts:
         return (
             "error: there is no log: the job did not start, or its node does not see the run "
             "folder (choose one that all nodes see with --out)."
         )
-    last_attempt = text.rpartition(ATTEMPT_MARK)[2].splitlines()[1:]
     # A worker reports a known error in one line; the tracebacks that other ranks and torchrun
     # print afterwards add nothing.
-    if errors := [line for line in last_attempt if line.startswith("error: ")]:
+    if errors := [line for attempt in attempts for line in attempt if line.startswith("error: ")]:
         return "\n".join(dict.fromkeys(errors))
+    last_attempt = attempts[0]
     own = list(itertools.takewhile(lambda line: TORCHRUN_MARK not in line, last_attempt))
     return "\n".join((own or last_attempt)[-lines:])
+
+
+def _last_attempt(log: Path) -> list[str]:
+    """Return the lines that the last attempt wrote to a log."""
+    try:
+        return read_tail(log).rpartition(ATTEMPT_MARK)[2].splitlines()[1:]
+    except OSError:
+        return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ai500.core import events, schema
 from ai500.core.errors import InputError
@@ -31,7 +32,7 @@ class MemberView:
     steps_per_epoch: int = 0
     loss: float | None = None
     quality: float | None = None
-    images_per_second: float | None = None
+    samples_per_second: float | None = None
     sample_noun: str = "sample"
     """Word for a sample of the workload."""
     reason: str | None = None
@@ -139,11 +140,17 @@ class Collector:
         self._followers: dict[int, events.Follower] = {}
         self._turn = 0
         self._read_details = read_details
-        self._taken = dict.fromkeys(members, 0)
-        for event in events.read_checked(run.events):
-            if event.get("trial") == trial and "member_sequence" in event:
-                member = known_member(event.get("member"), members, path=run.events)
-                self._taken[member] = max(self._taken[member], event["member_sequence"])
+        self._number = trial
+
+    @cached_property
+    def _taken(self) -> dict[int, int]:
+        """Last event of each member that an earlier collector copied; a view alone needs none."""
+        taken = dict.fromkeys(self._members, 0)
+        for event in events.read_checked(self._run.events):
+            if event.get("trial") == self._number and "member_sequence" in event:
+                member = known_member(event.get("member"), self._members, path=self._run.events)
+                taken[member] = max(taken[member], event["member_sequence"])
+        return taken
 
     def collect(self, views: Mapping[int, MemberView], members: Iterable[int]) -> bool:
         """Copy new events to the log and the views. Return True if there were any."""
@@ -216,5 +223,5 @@ def show_progress(view: MemberView, folder: MemberFolder) -> None:
     view.epoch, view.epochs = progress.epoch, progress.epochs
     view.step, view.steps_per_epoch = progress.step, progress.steps_per_epoch
     view.loss = view.loss if progress.loss is None else progress.loss
-    if progress.images_per_second is not None:
-        view.images_per_second = progress.images_per_second
+    if progress.samples_per_second is not None:
+        view.samples_per_second = progress.samples_per_second

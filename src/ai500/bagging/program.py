@@ -22,7 +22,7 @@ from ai500.config import AutomlConfig, Config
 from ai500.core import schema
 from ai500.core.clocks import Clocks, host_of, on_one_clock
 from ai500.core.errors import JobError, setting_error
-from ai500.core.events import Event
+from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.store import Store
 from ai500.meters.log import NodeLog, read_meters
@@ -79,10 +79,10 @@ class Ensemble:
         steps = plan.steps_per_epoch * hyper.epochs
         if count is not None:
             operations = count.per_step(plan.global_batch_size) * steps * plan.ensemble_size
-        per_image, reason = plan.definition.seconds_per_image, _not_measured(plan)
+        per_sample, reason = plan.definition.seconds_per_sample, _not_measured(plan)
         basis = f"not estimated: {reason}"
-        if not reason and per_image is not None:
-            seconds = plan.waves * (steps * hyper.images_per_step) * per_image * plan.trials
+        if not reason and per_sample is not None:
+            seconds = plan.waves * (steps * hyper.samples_per_step) * per_sample * plan.trials
             basis = f"measured on {plan.definition.measured_on}"
         return dataclasses.replace(
             plan,
@@ -149,7 +149,7 @@ def _not_measured(plan: Plan) -> str:
     if plan.members_per_accelerator > 1:
         return "no timing data for shared accelerators"
     measured_on = (definition.measured_on or "").partition(":")[0]
-    if definition.seconds_per_image is None or measured_on != plan.device:
+    if definition.seconds_per_sample is None or measured_on != plan.device:
         return f"class {name} was not measured on {plan.device}"
     if plan.parallel.mode != "data" or plan.parallel.sharded:
         return f"class {name} was measured with data parallelism"
@@ -170,9 +170,9 @@ class MemberSpan:
     end: float
     attempts: tuple[tuple[float, float], ...]
     """Start and end of training in each attempt."""
-    images: int
+    samples: int
     steps: int
-    validation_images: int
+    validation_samples: int
     qualities: Mapping[int, tuple[float, float]]
     """Epoch → (time, quality)."""
     operations: Operations | None
@@ -185,7 +185,7 @@ class CountedWork:
 
     convention: str | None = None
     training: int | None = None
-    """Operations of all images and steps [D12]."""
+    """Operations of all samples and steps [D12]."""
     validation: int | None = None
     apc: float | None = None
     members_rates: float | None = None
@@ -201,7 +201,7 @@ def score_trial(
     recorded = [event for event in events if event.get("trial") == trial]
     result = trials.recorded_result(recorded)
     _check_members(result, ensemble_size=plan.ensemble_size, trial=trial)
-    training = [event for event in recorded if event["event"] in trials.TRAINING_EVENTS]
+    training = [event for event in recorded if event["event"] in TRAINING_EVENTS]
     clock, clocks = trials.clock_of({host_of(event) for event in training}), Clocks(recorded)
     by_member: dict[int, list[Event]] = {member: [] for member in result.members}
     for event in on_one_clock(recorded, clock):
@@ -253,13 +253,13 @@ def _counted_work(spans: Sequence[MemberSpan], plan: Plan) -> CountedWork:
     if len(counts) < len(spans):
         return CountedWork()
     pairs = list(zip(spans, counts, strict=True))
-    training = [count.training(images=span.images, steps=span.steps) for span, count in pairs]
+    training = [count.training(samples=span.samples, steps=span.steps) for span, count in pairs]
     return CountedWork(
         convention=counts[0].convention,
         training=sum(training),
-        validation=sum(span.validation_images * count.forward_per_image for span, count in pairs),
+        validation=sum(span.validation_samples * count.forward_per_sample for span, count in pairs),
         apc=equations.apc(
-            counts[0].per_image,
+            counts[0].per_sample,
             batch_size=plan.global_batch_size,
             ensemble_size=plan.ensemble_size,
         ),
@@ -294,7 +294,7 @@ def _span(
     attempts: dict[int, list[float]] = {}
     for event in events:
         by_kind.setdefault(event["event"], []).append(event)
-        if event["event"] in trials.TRAINING_EVENTS:
+        if event["event"] in TRAINING_EVENTS:
             attempts.setdefault(event["attempt"], []).append(event[clock])
     for kind in ("first_batch", "end", "epoch", *(["operations"] if counts else [])):
         if kind not in by_kind:
@@ -318,9 +318,9 @@ def _span(
         start=min(event[clock] for event in by_kind["first_batch"]),
         end=by_kind["end"][-1][clock],
         attempts=tuple((min(times), max(times)) for times in attempts.values()),
-        images=sum(event["images"] for event in trained.values()),
+        samples=sum(event["samples"] for event in trained.values()),
         steps=sum(event["steps"] for event in trained.values()),
-        validation_images=sum(event["images"] for event in evaluated.values()),
+        validation_samples=sum(event["samples"] for event in evaluated.values()),
         qualities={epoch: (event[clock], event["quality"]) for epoch, event in evaluated.items()},
         operations=schema.decode(Operations, counted[-1], at="operations") if counted else None,
     )

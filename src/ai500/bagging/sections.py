@@ -521,12 +521,12 @@ def _training(record: TrainRecord | None, history: MemberHistory | None) -> tupl
     seconds = history.seconds if history else None
     count, rate = record.operations, None
     if seconds and count is not None:
-        rate = count.training(images=record.images, steps=record.steps) / seconds
+        rate = count.training(samples=record.samples, steps=record.steps) / seconds
     return (
         f"{record.epochs}",
-        f"{record.images:,}",
+        f"{record.samples:,}",
         quality(record.quality),
-        f"{record.images / seconds:,.0f}" if seconds else NOT_MEASURED,
+        f"{record.samples / seconds:,.0f}" if seconds else NOT_MEASURED,
         flops(rate),
     )
 
@@ -559,11 +559,11 @@ def operations_section(run: RunData) -> Section:
         return Section("Operations", [Table(columns, rows, numbers=(1,))])
     batch = run.plan.global_batch_size
     rows = [
-        (f"forward, per {noun}", flop(count.forward_per_image), f"convention {count.convention}"),
-        (f"backward, per {noun}", flop(count.backward_per_image), "AIPerf Table II"),
+        (f"forward, per {noun}", flop(count.forward_per_sample), f"convention {count.convention}"),
+        (f"backward, per {noun}", flop(count.backward_per_sample), "AIPerf Table II"),
         ("update, per step", flop(count.update_per_step), "once per optimizer step (decision D12)"),
         ("one step of one member", flop(count.per_step(batch)),
-         f"{batch:,} {noun}s × {flop(count.per_image)} + update"),
+         f"{batch:,} {noun}s × {flop(count.per_sample)} + update"),
         ("parameters", f"{count.parameters:,}", "of one member"),
         ("operators not counted", list_operators(count.uncounted) or "none",
          "no rule of the convention counts them (decision D23)"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ai500.config import Config
 from ai500.core.errors import DataError
 from ai500.parallel import sharing
-from ai500.parallel.parallelism_controller import members_by_node
+from ai500.parallel.parallelism_controller import members_by_node, share_nodes
 from ai500.records import OFFICIAL_CONVENTION, BootstrapRecord, Placement, Plan, Slot, Task
 from ai500.records.run_folder import RunFolder
 
@@ -84,7 +84,8 @@ def _steps_per_epoch(plan: Plan, bootstrap: BootstrapRecord) -> int:
 def _node_members(plan: Plan, *, start: str) -> list[tuple[int, ...]]:
     """Return for each member those mapped to its node; a job array does not fix the nodes."""
     if plan.cluster is not None and start == "array":
-        return [(mapping.member,) for mapping in plan.mapping]
+        shared = share_nodes(plan.mapping)
+        return [() if shared else (mapping.member,) for mapping in plan.mapping]
     by_node = members_by_node(plan.mapping)
     return [tuple(by_node[mapping.shares[0].node]) for mapping in plan.mapping]
 

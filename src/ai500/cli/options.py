@@ -53,7 +53,7 @@ class ConfigOptions:
         typer.Option("--data", help="Store made by `ai500 data pack`, or folder of climate data."),
     ] = None
     scheduler: Annotated[
-        str | None, typer.Option("--scheduler", metavar="NAME", help="local or slurm.")
+        str | None, typer.Option("--scheduler", metavar="NAME", help="local, slurm or grid_engine.")
     ] = None
     settings: Annotated[
         list[str] | None,

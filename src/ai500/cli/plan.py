@@ -152,7 +152,7 @@ def _operations(plan: Plan) -> str:
     if count is None:
         return "counted when the run traces the model"
     noun = sample_noun(plan.workload)
-    per_sample = f"{human_si(count.per_image)}FLOP per {noun}"
+    per_sample = f"{human_si(count.per_sample)}FLOP per {noun}"
     if plan.operations_per_trial is None:
         return f"{per_sample} of the initial model"
     return f"{human_si(plan.operations_per_trial)}FLOP per trial, {per_sample}"
@@ -198,7 +198,7 @@ def show_plan(plan: Plan) -> None:
         *_own_code(plan),
         ("layout", layout, equation),
         ("device", f"{plan.device}, {nodes}, scheduler {plan.scheduler}"),
-        *([] if plan.cluster is None else [("cluster", _cluster(plan.cluster))]),
+        *([] if plan.cluster is None else [("cluster", _cluster(plan, plan.cluster))]),
         *([] if plan.framework.kind in ("pytorch", "script") else [_framework(plan)]),
         ("parallel", _parallel(plan)),
         *([("sharing", describe_sharing(plan.sharing, sharing))] if sharing > 1 else []),
@@ -287,11 +287,12 @@ def _script(plan: Plan) -> list[Row]:
     return [("script", f"{' '.join(plan.framework.command)}, in {plan.framework.folder}")]
 
 
-def _cluster(cluster: Cluster) -> str:
+def _cluster(plan: Plan, cluster: Cluster) -> str:
+    software = f"Slurm {cluster.version}" if plan.scheduler == "slurm" else cluster.version
     unusable = f", {len(cluster.unusable)} more not usable" if cluster.unusable else ""
     first = next(iter(cluster.unusable.items()), None)
     return (
-        f"{cluster.name} (Slurm {cluster.version}, accounting "
+        f"{cluster.name} ({software}, accounting "
         f"{'present' if cluster.accounting else 'absent'}), partition {cluster.partition}: "
         f"{len(cluster.nodes)} nodes of "
         f"{cluster.cpus_per_node} CPUs and {cluster.accelerators_per_node} accelerators{unusable}"

@@ -185,7 +185,7 @@ def _not_measured(record: Profile) -> Iterator[str]:
 def _speed(result: PrecisionProfile, samples: str) -> str:
     return (
         f"{milliseconds(result.seconds_per_step)} ms per step, "
-        f"{number(result.images_per_second)} {samples}/s; profiled "
+        f"{number(result.samples_per_second)} {samples}/s; profiled "
         f"{milliseconds(result.profiled_seconds_per_step)} ms, device idle "
         f"{percent(result.idle_share)}"
     )

@@ -19,7 +19,7 @@ from ai500.projection.answers import Answer, answer
 from ai500.projection.model import Projection, Settings
 from ai500.projection.quantities import Kind, parse
 from ai500.records import run_folder
-from ai500.report.formats import flops, known, quality
+from ai500.report.formats import flops, known
 from ai500.roofline.model import WIRE_BYTES
 
 FOLDER = Path("projections")
@@ -166,7 +166,7 @@ def _show(result: Answer) -> None:
             ("FLOPS", f"{flops(point.flops)} ({flops(point.low_flops)} to "
              f"{flops(point.high_flops)}), efficiency {point.efficiency:.1%}"),
             ("VFLOPS", known(point.vflops, lambda value: f"{human_si(value)}VFLOPS", "not known")
-             + f", quality {quality(point.quality)}{mark}"),
+             + f", quality {page.projected_quality(point)}{mark}"),
             ("step", f"{human_seconds(point.step_seconds)}, communication exposed "
              f"{human_seconds(point.exposed_seconds)}; bound by {point.bound}"),
             ("time", f"{human_seconds(point.seconds)}, and staging "
@@ -179,7 +179,7 @@ def _show(result: Answer) -> None:
         "M × P_degree",
         [(f"{choice.ensemble_size:,} × {choice.parallel_degree:,}",
           f"{flops(choice.flops)}, {choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
-          f"quality {quality(choice.quality)}") for choice in result.choices],
+          f"quality {page.projected_quality(choice)}") for choice in result.choices],
     )  # fmt: skip
     rows("Doubled", [(gain.part, f"FLOPS {gain.flops_gain:.3f}×, speed with staging "
                       f"{gain.total_gain:.3f}×") for gain in result.gains])  # fmt: skip

@@ -19,6 +19,7 @@ from ai500.core import events
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
+from ai500.metrics.node_health import Sign, trial_signs
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 
@@ -26,6 +27,8 @@ FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
 """Time between two looks at a run: on a terminal, and in a log file."""
 PAUSE_PER_LOOK = 4.0
 """Least pause after a look, in multiples of the time that it took."""
+MAX_METER_BYTES = 256 << 20
+"""Size of a trial's meter logs above which their signs are left to the report."""
 
 
 def status(
@@ -79,6 +82,7 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
         owner = folder.owner()
         number = current_trial(folder, plan)
         views = _views(folder, plan, number, finished=state == "finished") if number else []
+        signs = _signs(folder, plan, number) if number else []
     active = any(view.state in ACTIVE for view in views)
     if state == "stopped" and active and load_scheduler(plan.scheduler).outlives_controller:
         state = "detached"  # jobs are running; no controller is attached
@@ -91,6 +95,7 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
             "trial": number,
             "trials": plan.trials,
             "outage": outage,
+            "signs": [encode(sign) for sign in signs],
             "members": [encode(view) | {"seconds_left": view.seconds_left} for view in views],
         }
         print_json(summary)
@@ -103,6 +108,8 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
             f"trial {number} of {plan.trials}" if ended else run_bar(views, plan, trial=number)
         )
         console.print(members_table(views, plan))
+    for sign in signs:
+        console.print(f"node to test: {sign}", soft_wrap=True, markup=False)
     if outage is not None:
         since = time.strftime("%H:%M:%S", time.localtime(outage["since"]))
         text = f"the scheduler has not answered since {since}: {outage['reason']}"
@@ -121,24 +128,27 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
 def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:
     """Return since when and why the scheduler has not answered the controller; None: it does."""
     outage: dict[str, Any] | None = None
-    for event in events.read_checked(folder.events):
-        if event.get("trial") != number:
-            continue
-        if event["event"] == "scheduler_unreachable":
-            outage = {"since": event["wall"], "reason": event["reason"]}
-        elif event["event"] == "scheduler_reachable":
-            outage = None
+    kinds = ("scheduler_unreachable", "scheduler_reachable")
+    for event in events.read_kinds(folder.events, kinds):
+        if event.get("trial") == number:
+            unreachable = event["event"] == "scheduler_unreachable"
+            outage = {"since": event["wall"], "reason": event["reason"]} if unreachable else None
     return outage
+
+
+def _signs(folder: RunFolder, plan: Plan, number: int) -> list[Sign]:
+    """Return the signs of sick nodes, from the events that a controller has collected."""
+    log = events.read_checked(folder.events)
+    return trial_signs(folder, plan, log, trial=number, most_bytes=MAX_METER_BYTES)
 
 
 def _suspended(folder: RunFolder, number: int) -> set[int]:
     """Return the members whose jobs were suspended when the controller last queried them."""
     members: set[int] = set()
-    for event in events.read_checked(folder.events):
-        if event.get("trial") == number and event["event"] == "job_suspended":
-            members.add(event["member"])
-        elif event.get("trial") == number and event["event"] == "job_continued":
-            members.discard(event["member"])
+    for event in events.read_kinds(folder.events, ("job_suspended", "job_continued")):
+        if event.get("trial") == number:
+            change = members.add if event["event"] == "job_suspended" else members.discard
+            change(event["member"])
     return members
 
 
@@ -169,7 +179,7 @@ def _views(folder: RunFolder, plan: Plan, number: int, *, finished: bool) -> lis
             view.sample_noun = noun
     else:
         for view in views.values():
-            view.images_per_second = None  # the last reading of a member that has ended
+            view.samples_per_second = None  # the last reading of a member that has ended
     return list(views.values())
 
 

@@ -289,8 +289,8 @@ def totals(views: Sequence[MemberView], plan: Plan | None = None) -> str:
 def _operations_per_second(views: Sequence[MemberView], plan: Plan | None) -> float:
     """Sum the rates of the members that train; 0: not known."""
     count = plan.operations if plan is not None else None
-    training = [view.images_per_second or 0.0 for view in views if view.state == "running"]
-    return sum(training) * count.per_image if count is not None else 0.0
+    training = [view.samples_per_second or 0.0 for view in views if view.state == "running"]
+    return sum(training) * count.per_sample if count is not None else 0.0
 
 
 def _member_cells(view: MemberView) -> dict[str, str]:
@@ -298,7 +298,7 @@ def _member_cells(view: MemberView) -> dict[str, str]:
         "epoch": f"{view.epochs_done:.1f}/{view.epochs}" if view.epochs else "",
         "loss": _figure(view.loss, ".3f"),
         "quality": _figure(view.quality, ".4f"),
-        f"{view.sample_noun}s/s": _figure(view.images_per_second, ".0f"),
+        f"{view.sample_noun}s/s": _figure(view.samples_per_second, ".0f"),
         "left": _seconds(view.seconds_left),
     }
 

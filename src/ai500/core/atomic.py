@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _FREE_SPACE = "Free some, or choose a folder on another disk; then run the same command again."
 _DENIED = ("permission denied.", "Choose another folder, or ask its owner for write permission.")
 _MISSING = ("its folder does not exist.", "Create it, or choose another.")
+_NO_PROCESS = ("the limit on processes is reached.", "Raise `ulimit -u`, or end some.")
+PROCESS_LIMIT = " ".join(_NO_PROCESS)
 
 _CAUSES = {
     errno.ENOSPC: ("no space is left on the disk.", _FREE_SPACE),
@@ -33,7 +35,7 @@ _CAUSES = {
         "the name is too long for the file system.",
         "Choose a shorter name, or a folder with a shorter path.",
     ),
-    errno.EAGAIN: ("the limit on processes is reached.", "Raise `ulimit -u`, or end some."),
+    errno.EAGAIN: _NO_PROCESS,
     errno.EMFILE: ("the limit on open files is reached.", "Raise `ulimit -n`."),
     errno.ENOENT: _MISSING,
     errno.ENOTDIR: _MISSING,

@@ -1,11 +1,14 @@
 """Client of a trial's barrier server: measure the clock offset, wait for the other members.
 
+An agent of a gang also reports the ends of its members, and learns of failures on other nodes.
+
 The server is `jobs/barrier.py`. Requests and replies are one line of JSON each; the server writes
 its address into the trial's folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -47,6 +50,7 @@ class BarrierClient:
         self._connection = connection
         self._stream = connection.makefile("rwb")
         self._token = token
+        self._rest = b""
 
     def clock(self) -> ClockOffset | None:
         """Measure the clock offset by the exchange with the shortest round trip."""
@@ -71,10 +75,41 @@ class BarrierClient:
         """Tell the server not to wait for this member."""
         self._request("leave")
 
+    def join(self) -> None:
+        """Ask to learn of members that fail on other nodes; `failed_members` returns them."""
+        self._connection.setblocking(False)
+        self._send("join")
+
+    def fileno(self) -> int:
+        """Return the connection's descriptor, to wait for failed members."""
+        return self._connection.fileno()
+
+    def failed_members(self) -> list[int] | None:
+        """Return the members that failed since the last call; None: the server has ended."""
+        try:
+            received = self._connection.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        messages = [json.loads(line) for line in lines]
+        return [int(m["failed"]) for m in messages if "failed" in m] if received else None
+
+    def report_end(self, member: int, *, node: int, nodes: int, code: int) -> None:
+        """Report how a member ended on one of its nodes."""
+        self._send("end", member=member, node=node, nodes=nodes, code=code)
+
     def close(self) -> None:
         """Close the connection."""
         self._stream.close()
         self._connection.close()
+
+    def _send(self, request: Literal["join", "end"], **fields: int) -> None:
+        """Send a request whose reply says nothing; without a server members' records decide."""
+        message = {"token": self._token, "request": request, **fields}
+        with contextlib.suppress(OSError):
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def _request(self, request: Literal["clock", "wait", "leave"]) -> dict[str, Any] | None:
         message = {"token": self._token, "request": request}

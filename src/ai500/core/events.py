@@ -13,7 +13,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,11 @@ FIELDS_OF_KIND: dict[str, tuple[str, ...]] = {
     "quality": ("trial", "member", "attempt", "epoch", "quality"),
 }
 """Fields that an event of a kind must have, besides the common ones."""
+TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
+"""Kinds of events that time a member's training."""
 WHOLE_NUMBERS = (
-    "sequence", "member_sequence", "trial", "member", "attempt", "epoch", "step", "steps", "images",
-    "seed", "pid", "world_size",
+    "sequence", "member_sequence", "trial", "member", "attempt", "epoch", "step", "steps",
+    "samples", "seed", "pid", "world_size",
 )  # fmt: skip
 NUMBERS = ("wall", "monotonic", "quality", "loss", "learning_rate", "search_seconds")
 TEXTS = ("host", "boot", "job")
@@ -140,11 +142,24 @@ def read_checked(path: Path) -> Iterator[Event]:
         yield event
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, Event]]:
-    """Yield the complete events of a log with the numbers of their lines."""
+def read_kinds(path: Path, kinds: Sequence[str]) -> Iterator[Event]:
+    """Yield the events of these kinds of a run's log, checked; other lines are not parsed."""
+    marks = [json.dumps(kind) for kind in kinds]
+    for number, event in _numbered(path, select=lambda line: any(mark in line for mark in marks)):
+        if event["event"] in kinds:
+            check(event, path=path, line=number)
+            yield event
+
+
+def _numbered(
+    path: Path, *, select: Callable[[str], bool] = lambda line: True
+) -> Iterator[tuple[int, Event]]:
+    """Yield the complete events of a log's selected lines with the numbers of the lines."""
     texts: dict[str, str] = {}
     try:
         for number, line in read_lines(path):
+            if not select(line):
+                continue
             if (event := parse(line, path=path, number=number)) is not None:
                 for key in REPEATED:  # hosts and boots take half of a long log's memory
                     if isinstance(text := event.get(key), str):

@@ -2,26 +2,34 @@
 
 A node that loses only its management network goes on training while the scheduler starts the member
 elsewhere. The new copy waits as long as the old worker beats. A lock that does not beat any more is
-replaced: it belongs to a node whose file system has not released it yet.
+replaced: it belongs to a node whose file system has not released it yet. Of several copies that
+wait, one claims the lock for its worker, which takes a moment to start; the others wait for that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import socket
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 BEAT_SECONDS = 10.0
 SILENCE_SECONDS = 150.0
 """Longer than network file systems cache a file's times (60 s), and several beats."""
 WATCH_SECONDS = 1.0
 TAKEN_OVER_EXIT_CODE = 1
+CLAIM = b"claimed by "
+"""First bytes of a lock that an attempt has claimed for a worker that has not started yet."""
+
+_State = tuple[int, int] | None
+"""Inode and time of a lock; None: there is none."""
 
 
 def attempt_name() -> bytes:
@@ -63,26 +71,88 @@ def _beat(held: weakref.ref[TextIO], path: Path, seconds: float) -> None:
 
 
 def wait_while_beating(
-    path: Path,
-    *,
-    is_held: Callable[[], bool],
-    ended: Callable[[], bool],
-    silence_seconds: float = SILENCE_SECONDS,
+    path: Path, *, ended: Callable[[], bool], silence_seconds: float = SILENCE_SECONDS
 ) -> None:
-    """Wait until the lock is free or `ended`; replace a lock without a beat for so long."""
-    seen, since = _time_of(path), time.monotonic()
-    while not ended() and is_held():
+    """Wait until the lock is free and claim it, or until `ended`.
+
+    A lock without a beat for so long is replaced by one that this attempt has claimed.
+    """
+    seen, since = _state_of(path), time.monotonic()
+    while not ended() and not claim(path):
         time.sleep(WATCH_SECONDS)
-        if (now := _time_of(path)) != seen:
+        if (now := _state_of(path)) != seen:
             seen, since = now, time.monotonic()
-        if time.monotonic() - since >= silence_seconds:
-            with contextlib.suppress(OSError):
-                path.rename(path.with_name(f"{path.name}.replaced"))
+        elif time.monotonic() - since >= silence_seconds and _take_over(path, silent=seen):
             return
 
 
-def _time_of(path: Path) -> int | None:
+def is_held(path: Path) -> bool:
+    """Return True while the worker of another attempt holds the lock, or is about to."""
     try:
-        return path.stat().st_mtime_ns
+        with path.open("r+b") as file:
+            return _holder(file, path) is not None
+    except OSError:  # no worker has started yet
+        return False
+
+
+def claim(path: Path) -> bool:
+    """Claim a free lock for this attempt's worker, which starts later; False: it is held.
+
+    The first of several copies that wait has it; the others wait for its worker.
+    """
+    try:
+        with path.open("r+b") as file:
+            holder = _holder(file, path)
+            if holder is None and path.read_bytes() != attempt_name():
+                file.truncate(0)
+                file.write(CLAIM + attempt_name())
+    except OSError:
+        return True  # no lock, or a file system that refuses: the worker reports it
+    return holder is None
+
+
+def _holder(file: BinaryIO, path: Path) -> bytes | None:
+    """Lock the file; return the other attempt that holds or has claimed it, None: no other."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_free = True
+    except BlockingIOError:
+        is_free = False
+    text = path.read_bytes()
+    # Rank 0 of this attempt may be ahead of this node, and waits for it.
+    if text.removeprefix(CLAIM) == attempt_name():
+        return None
+    return None if is_free and not text.startswith(CLAIM) else text
+
+
+def _take_over(path: Path, *, silent: _State) -> bool:
+    """Replace a silent lock by one that this attempt has claimed; False: another copy did.
+
+    The copies replace it one at a time, and only the very lock that was silent.
+    """
+    turn = path.with_name(f"{path.name}.turn")
+    claimed = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}")
+    with contextlib.suppress(OSError), turn.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _state_of(path) != silent:
+            return False
+        claimed.write_bytes(CLAIM + attempt_name())
+        # The old worker's file keeps a name: without one a network file system would only say that
+        # it is stale, and the worker would not learn that it was replaced.
+        replaced = path.with_name(f"{path.name}.replaced")
+        with contextlib.suppress(OSError):  # some file systems have no hard links
+            replaced.unlink(missing_ok=True)
+            replaced.hardlink_to(path)
+        claimed.replace(path)
+        return True
+    return False
+
+
+def _state_of(path: Path) -> _State:
+    """Return inode and time of the lock; opening it asks the server of a network file system."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+        return status.st_ino, status.st_mtime_ns
     except OSError:
         return None

@@ -47,6 +47,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "scheduler": {
         "local": "ai500.jobs.schedulers.local:LOCAL",
         "slurm": "ai500.jobs.schedulers.slurm:SLURM",
+        "grid_engine": "ai500.jobs.schedulers.grid_engine:GRID_ENGINE",
     },
     "launcher": {
         "bare": "ai500.jobs.launchers:bare",

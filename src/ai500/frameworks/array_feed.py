@@ -34,7 +34,7 @@ class ArrayFeed:
     world_size: int
     batch_size: int
     """Images of one optimizer step on this rank."""
-    draws_per_image: int
+    draws_per_sample: int
     reads_ahead: bool
     """True for an accelerator: a thread reads while it trains. On a CPU nothing would overlap."""
 
@@ -51,7 +51,7 @@ class ArrayFeed:
 
     def warm_up_batch(self) -> Any:
         """Place a generated batch: no sample is read before the timed window [D18]."""
-        draws = np.full((self.batch_size, self.draws_per_image), 0.5, dtype=np.float32)
+        draws = np.full((self.batch_size, self.draws_per_sample), 0.5, dtype=np.float32)
         return self.backend.place(generated_samples(self.samples.fields, self.batch_size), draws)
 
     def _batch(self, epoch: int, order: NDArray[np.int64], step: int) -> Any:
@@ -61,7 +61,7 @@ class ArrayFeed:
         )[0]  # fmt: skip
         draws = augmentation_draws(
             self.seed, self.member, epoch, step,
-            images=self.global_batch_size, draws_per_image=self.draws_per_image,
+            samples=self.global_batch_size, draws_per_sample=self.draws_per_sample,
         )  # fmt: skip
         share = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         return self.backend.place(self.samples.rows(indices), draws[share])

@@ -137,6 +137,9 @@ class ArrayMember:
         """Return an empty sum of losses."""
         return HostSum()
 
+    def step_clock(self) -> None:
+        """Return None: calls may return before the step ends on the device."""
+
     def mean_over_replicas(self, value: float) -> float:
         """Average a value over the ranks; the same result on every rank."""
         return self.backend.mean(value) if self.feed.world_size > 1 else value
@@ -254,8 +257,8 @@ def build_member(
             member=task.member,
             rank=rank.rank,
             world_size=rank.world_size,
-            batch_size=hyper.images_per_step,
-            draws_per_image=workload.draws_per_image,
+            batch_size=hyper.samples_per_step,
+            draws_per_sample=workload.draws_per_sample,
             reads_ahead=device != "cpu",
         ),
         evaluator=ArrayEvaluator(

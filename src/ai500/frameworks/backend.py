@@ -54,7 +54,7 @@ class Setting:
     @property
     def batch_size(self) -> int:
         """Images of one optimizer step on this rank."""
-        return self.hyperparameters.images_per_step
+        return self.hyperparameters.samples_per_step
 
 
 @dataclass(frozen=True, slots=True)

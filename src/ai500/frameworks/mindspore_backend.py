@@ -11,10 +11,14 @@ from typing import Any
 
 # MindSpore prints its advice to the member's log unless this is set before the import.
 os.environ.setdefault("GLOG_v", "3")
+# With AVX-512, oneDNN runs its reference convolution on N×C×H×W: 50 times slower than with AVX2
+# (docs/frameworks.md). oneDNN reads this when it is loaded.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 import mindspore
 import numpy as np
 from mindspore import nn, ops
+from mindspore._c_expression import RuntimeConf
 from numpy.typing import NDArray
 
 from ai500.frameworks.backend import MOMENTUM, Arrays, Description, Setting, State
@@ -418,5 +422,13 @@ def make_backend(setting: Setting) -> MindSporeBackend:
     mindspore.set_context(mode=mindspore.GRAPH_MODE, deterministic="ON")
     mindspore.set_device("CPU")
     if setting.threads is not None:
-        mindspore.device_context.cpu.op_tuning.threads_num(setting.threads)
+        _use_threads(setting.threads)
     return MindSporeBackend(setting, Ranks(setting.rank))
+
+
+def _use_threads(threads: int) -> None:
+    """Run on as many threads: the one that dispatches kernels computes too."""
+    mindspore.runtime.dispatch_threads_num(1)
+    # `op_tuning.threads_num` sets the same and refuses 0. A second thread on a single core yields
+    # that core hundreds of times a step.
+    RuntimeConf.get_instance().set_op_threads_num(threads - 1)

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from ai500.train.worker import Rank
 
 LIBRARY = "mccl"
+HEARTBEAT_SECONDS = 300
+"""Silence after which MindSpore gives a rank up; its default of 30 s ends members of busy nodes."""
 CLOSE_SECONDS = 20.0
 """For the scheduler to notice that all ranks left."""
 # The scheduler ends with rank 0, whatever ended that.
@@ -57,6 +59,7 @@ class Ranks:
             "MS_WORKER_NUM": str(rank.world_size),
             "MS_SCHED_HOST": socket.gethostbyname(os.environ["MASTER_ADDR"]),
             "MS_SCHED_PORT": os.environ["MASTER_PORT"],
+            "MS_NODE_TIMEOUT": os.environ.get("MS_NODE_TIMEOUT", str(HEARTBEAT_SECONDS)),
         }
         if rank.rank == 0:
             self._scheduler = subprocess.Popen(

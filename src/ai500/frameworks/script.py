@@ -91,8 +91,8 @@ def stated_operations(path: str | None) -> Operations | None:
         return None
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-        count = {key: data[key] for key in ("convention", "forward_per_image", "parameters")}
-        count |= {"backward_per_image": data["backward_per_image"]}
+        count = {key: data[key] for key in ("convention", "forward_per_sample", "parameters")}
+        count |= {"backward_per_sample": data["backward_per_sample"]}
         count |= {"update_per_step": data["update"], "uncounted": data["unknown"]}
         operations = schema.decode(Operations, count)
     except (OSError, ValueError, LookupError, TypeError, schema.SchemaError) as error:

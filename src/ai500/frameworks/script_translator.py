@@ -48,7 +48,7 @@ class Translator:
             raise schema.SchemaError("epoch", f"{event.epoch} is not 1 to {epochs}", event.epoch)
         if event.event == "quality":
             samples = event.samples or self._task.definition.validation_samples
-            self._log.emit("quality", epoch=event.epoch, quality=event.quality, images=samples)
+            self._log.emit("quality", epoch=event.epoch, quality=event.quality, samples=samples)
         else:
             self._epoch(event, event.epoch)
 
@@ -72,7 +72,7 @@ class Translator:
         batch = self._task.hyperparameters.batch_size * self._task.parallel_degree
         steps = event.steps or math.ceil(samples / batch)
         self.epoch = epoch
-        self._log.emit("epoch", epoch=epoch, images=samples, steps=steps, loss=event.loss)
+        self._log.emit("epoch", epoch=epoch, samples=samples, steps=steps, loss=event.loss)
         now = time.monotonic()
         progress = Progress(
             epoch=epoch,
@@ -80,7 +80,7 @@ class Translator:
             step=0,
             steps_per_epoch=steps,
             loss=event.loss,
-            images_per_second=samples / max(now - self._since, 1e-9),
+            samples_per_second=samples / max(now - self._since, 1e-9),
         )
         self._since = now
         atomic.replace_json(self._folder.progress, schema.encode(progress))

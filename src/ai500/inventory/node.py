@@ -74,19 +74,23 @@ def observe(root: Path = Path("/")) -> State:
     )
 
 
-def record_before(path: Path) -> None:
-    """Write the member's view of this node, unless an earlier attempt of the member wrote it."""
-    if not path.exists():
-        run_folder.write(path, describe())
+def record_before(*paths: Path) -> None:
+    """Write each member's view of this node, unless an earlier attempt of the member wrote it."""
+    missing = [path for path in paths if not path.exists()]
+    description = describe() if missing else None
+    for path in missing:
+        run_folder.write(path, description)
 
 
-def record_after(path: Path) -> None:
-    """Add the state after training."""
-    try:
-        before = run_folder.read(NodeDescription, path)
-    except AI500Error:
-        return  # `record_before` failed
-    run_folder.write(path, replace(before, after=observe()))
+def record_after(*paths: Path) -> None:
+    """Add the state after training to each member's view of this node."""
+    state = observe()
+    for path in paths:
+        try:
+            before = run_folder.read(NodeDescription, path)
+        except AI500Error:
+            continue  # `record_before` failed
+        run_folder.write(path, replace(before, after=state))
 
 
 def recorded_nodes(run: RunFolder) -> list[NodeDescription]:

@@ -1,4 +1,4 @@
-"""Theoretical peaks and power of accelerators by name, from the vendors' data sheets. No torch."""
+"""Theoretical peaks of accelerators and processors, from the vendors' documents. No torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ai500.inventory.description import Processors
+
 FILE_NAME = "accelerators.toml"
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-# More than any core on the market. FP32: two FMA units of 16 lanes at 6 GHz make 0.38 TFLOPS, and
-# matrix units that cores share (Arm SME) stay below 0.5 TFLOPS a core. BF16 and INT8: one Intel AMX
-# unit executes 1,024 and 2,048 operations per clock, at up to 5 GHz.
-CORE_FLOPS = {"fp32": 0.5e12, "bf16": 5.5e12, "int8": 11e12}
+PROCESSORS_FILE = "processors.toml"
+# No processor on the market has a higher clock; for nodes that don't report theirs, such as virtual
+# machines.
+HIGHEST_HERTZ = 6.2e9
 # Operations of int4 count as those of int8: no data sheet above states a larger rate for training.
 KERNEL_PRECISION = {
     "mixed-bf16": "bf16", "mixed-fp16": "fp16", "int4": "int8",
@@ -54,15 +56,40 @@ def data_sheet(device: str) -> DataSheet | None:
     )
 
 
-def largest_flops(device: str, precision: str, *, cores: int | None = None) -> float:
-    """Return a rate that one device can't exceed in a precision.
+@cache
+def _operations_per_clock() -> dict[str, dict[str, int]]:
+    """Return instruction-set extension → precision → operations per clock of one core."""
+    text = files("ai500.inventory").joinpath(PROCESSORS_FILE).read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
-    `cores` of a CPU; None: an accelerator. One that is not on record has the largest rate of those
-    that are, and so has a precision without a rate: the device then computes in another one.
+
+def known_instructions() -> tuple[str, ...]:
+    """Return the instruction-set extensions whose operations per clock are known."""
+    return tuple(_operations_per_clock())
+
+
+def processor_flops(processors: Processors, precision: str) -> float | None:
+    """Return a rate that a node's CPUs can't exceed in a precision: cores × clock × operations.
+
+    None: the number of cores is unknown, or none of the instructions is in the table.
+    """
+    cores = processors.cores or processors.threads
+    table = _operations_per_clock()
+    rows = [table[name] for name in processors.instructions if name in table]
+    if not cores or not rows:
+        return None
+    kernel = KERNEL_PRECISION.get(precision, precision)
+    operations = max(row.get(kernel, row["fp32"]) for row in rows)
+    return cores * (processors.highest_hertz or HIGHEST_HERTZ) * operations
+
+
+def largest_flops(device: str, precision: str) -> float:
+    """Return a rate that one accelerator can't exceed in a precision.
+
+    One that is not on record has the largest rate of those that are, and so has a precision without
+    a rate: the device then computes in another one.
     """
     kernel = KERNEL_PRECISION.get(precision, precision)
-    if cores is not None:
-        return cores * CORE_FLOPS.get(kernel, max(CORE_FLOPS.values()))
     sheet = data_sheet(device)
     sheets = data_sheets() if sheet is None else (sheet,)
     return max(each.flops.get(kernel, max(each.flops.values())) for each in sheets)

@@ -2,7 +2,7 @@
 
 `python -m ai500.jobs.node_agent TRIAL_FOLDER` runs once on each node of a member, in its
 container if there is one. AI500_MEMBER names the member, Slurm's variables the node's index.
-`--clear TRIAL_FOLDER` removes the copies that a job staged on the node.
+`--clear TRIAL_FOLDER` removes the copies on the node after an agent was killed.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ai500.core import events
+from ai500.core.atomic import explained
 from ai500.core.barrier import connect
 from ai500.core.errors import AI500Error
-from ai500.core.heartbeat import attempt_name, wait_while_beating
+from ai500.core.heartbeat import is_held, wait_while_beating
+from ai500.core.processes import AGENT_VARIABLE, children_of
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.data.bootstrap import recorded_counts
 from ai500.data.open_store import open_store
 from ai500.frameworks.protocol import NodePlace, WorkerCommand, load_framework
 from ai500.jobs.memory_kills import memory_kills
+from ai500.jobs.reports import VARIABLE, Report, send
 from ai500.jobs.schedulers import ATTEMPT_MARK
 from ai500.parallel import placement
+from ai500.parallel.data_duplicator import TRAIN
 from ai500.records import BootstrapRecord, Placement, Task, WorkerExit, run_folder
-from ai500.records.run_folder import MemberFolder, TrialFolder, lock_within
-from ai500.records.worker_exit import SIGNAL_EXIT
-
-CHECKPOINTED_EXIT_CODE = 75
-"""Exit code of a member that was stopped and wrote a checkpoint: requeue it (EX_TEMPFAIL)."""
-
+from ai500.records.run_folder import MemberFolder, TrialFolder
+from ai500.records.worker_exit import CHECKPOINTED_EXIT_CODE, SIGNAL_EXIT
 
 SIGKILL_EXIT = SIGNAL_EXIT + signal.SIGKILL
 RANK_EXIT = re.compile(r"^ *exitcode *: (-?\d+) ", re.MULTILINE)
@@ -69,11 +71,14 @@ class Child:
         if self.interrupted:
             return CHECKPOINTED_EXIT_CODE
         self._starts_ranks = command.starts_ranks
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command.words],
-            env=environment,
-            start_new_session=True,  # a signal to this process's group must not reach the ranks
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command.words],
+                env={**environment, AGENT_VARIABLE: str(os.getpid())},
+                start_new_session=True,  # a signal to this process's group must not reach the ranks
+            )
+        except OSError as error:
+            raise explained(error, "cannot start the worker", path=None) from error
         code = self._process.wait()
         if command.temporary is not None:
             shutil.rmtree(command.temporary, ignore_errors=True)
@@ -96,20 +101,21 @@ def run_member(trial: TrialFolder, member: int) -> int:
     _log_shared_process(unfinished, first=folder)
     framework = load_framework(task.framework.kind)
     place = NodePlace.from_environment(os.environ)
-    environment = dict(os.environ)
-    if task.stage:
-        staged = _stage(task, trial, place)
-        assert staged.folder is not None
-        environment["AI500_STAGED"] = staged.folder
     kills = memory_kills()
-    command = framework.command(task, folder=folder, place=place)
-    code = child.run(command, environment)
+    with scratch(task) as copies:
+        environment = dict(os.environ)
+        if copies is not None:
+            staged = _stage(task, trial, place, copies)
+            assert staged.folder is not None
+            environment["AI500_STAGED"] = staged.folder
+        command = framework.command(task, folder=folder, place=place)
+        code = child.run(command, environment)
     if code != 0 and child.interrupted:
         return _exit_code_when_stopped(unfinished)
     if code != 0:
         # torchrun reports the signal that ended a rank as a failure of its own.
         if command.starts_ranks:
-            code = exit_code_of_rank(folder.log) or code
+            code = exit_code_of_rank(_log_of(folder, place)) or code
         may_be_killed = code == SIGKILL_EXIT or command.starts_ranks
         _record_exit(unfinished, place, code, kills_before=kills if may_be_killed else None)
     return code
@@ -118,21 +124,15 @@ def run_member(trial: TrialFolder, member: int) -> int:
 def _wait_for_earlier_worker(folder: MemberFolder, child: Child) -> None:
     """Wait for a worker of this member that still trains on a node which Slurm gave up."""
     lock = folder.path / ".lock"
-
-    def is_held() -> bool:
-        try:
-            with lock.open("a", encoding="utf-8") as file:
-                free = lock_within(file, seconds=0.0)
-            # Rank 0 of this attempt may be ahead of this node, and waits for it.
-            return not free and lock.read_bytes() != attempt_name()
-        except OSError:
-            return False
-
-    if is_held():
+    if is_held(lock):
         print("another worker holds this member's lock: waiting while it lives", flush=True)
-        wait_while_beating(
-            lock, is_held=is_held, ended=lambda: child.interrupted or folder.record.exists()
-        )
+        wait_while_beating(lock, ended=lambda: child.interrupted or folder.record.exists())
+
+
+def _log_of(folder: MemberFolder, place: NodePlace) -> Path:
+    """Return the log of this node; srun writes one for all nodes of a member."""
+    own = folder.node_log(place.index)
+    return own if own.exists() else folder.log
 
 
 def exit_code_of_rank(log: Path) -> int | None:
@@ -177,24 +177,33 @@ def _log_shared_process(folders: Sequence[MemberFolder], *, first: MemberFolder)
                 )
 
 
-def _stage(task: Task, trial: TrialFolder, place: NodePlace) -> Placement:
+def _stage(task: Task, trial: TrialFolder, place: NodePlace, folder: Path) -> Placement:
     """Copy the data to the node, once for all members that share it."""
-    run = Path(task.run)
+    run, store = Path(task.run), open_store(Path(task.store))
     bootstraps = run_folder.read_all(BootstrapRecord, trial.bootstraps)
+    counts = [recorded_counts(run, bootstraps[member]) for member in task.node_members]
+    every_sample = np.ones(store.splits[TRAIN].count, dtype=np.uint8)
     staged = placement.on_node(
-        open_store(Path(task.store)),
-        node=place.node,
-        counts=[recorded_counts(run, bootstraps[member]) for member in task.node_members],
-        folder=job_scratch(task),
+        store, node=place.node, counts=counts or [every_sample], folder=folder
     )
     run_folder.write(trial.node_placement(place.node, task.member), staged)
     return staged
 
 
-def job_scratch(task: Task) -> Path:
-    """Return the folder of this job's copies; a requeued job keeps its id."""
-    job = os.environ.get("SLURM_JOB_ID", "local")
-    return placement.scratch_folder(Path(task.run), stated=task.scratch) / f"job-{job}"
+@contextlib.contextmanager
+def scratch(task: Task) -> Iterator[Path | None]:
+    """Use the run's folder of copies on this node; None if the job stages nothing.
+
+    All members of the run on this node share it, whichever job brings them.
+    """
+    if not task.stage:
+        yield None
+        return
+    with placement.shared_folder(Path(task.run), stated=task.scratch) as folder:
+        yield folder
+    if "SLURM_JOB_ID" in (task.scratch or ""):  # an empty folder named after the job
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
 
 
 def _leave_barrier(trial: TrialFolder) -> None:
@@ -225,50 +234,47 @@ def _exit_code_when_stopped(folders: Sequence[MemberFolder]) -> int:
 
 
 def clear(trial: TrialFolder) -> int:
-    """Remove this job's copies from the node; all members' tasks name the same scratch folder."""
-    tasks = sorted(trial.path.glob("members/*/task.json"))
-    if tasks:
-        task = run_folder.read(Task, tasks[0])
-        placement.remove(job_scratch(task))
-        if "SLURM_JOB_ID" in (task.scratch or ""):  # an empty folder named after the job
-            with contextlib.suppress(OSError):
-                job_scratch(task).parents[1].rmdir()
+    """Remove copies on this node that no process uses; all tasks name the same scratch folder."""
+    task = next(trial.path.glob("members/*/task.json"), None)
+    if task is not None:
+        with scratch(run_folder.read(Task, task)):
+            pass  # the last user removes them
     return 0
 
 
 def main() -> int:
     """Run the member that the environment names, or clear its copies."""
     *flags, trial = sys.argv[1:]
-    try:
-        if flags == ["--clear"]:
-            return clear(TrialFolder(Path(trial)))
-        return _run_or_leave(TrialFolder(Path(trial)), int(os.environ["AI500_MEMBER"]))
-    except AI500Error as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    if flags == ["--clear"]:
+        return clear(TrialFolder(Path(trial)))
+    return run(TrialFolder(Path(trial)), int(os.environ["AI500_MEMBER"]))
 
 
-def _run_or_leave(trial: TrialFolder, member: int) -> int:
-    """Run the member; leave the gang's barrier if it fails."""
+def run(trial: TrialFolder, member: int) -> int:
+    """Run the member and print its error; leave the gang's barrier if it fails."""
     code = 1
+    report(trial, member, None)
     try:
         code = run_member(trial, member)
+    except AI500Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
     finally:
         if code != 0:
             _leave_barrier(trial)
+        if code != CHECKPOINTED_EXIT_CODE:  # its job is requeued
+            report(trial, member, code)
     return code
 
 
-def children_of(process: int) -> list[int]:
-    """List the ids of a process's children."""
-    children = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The command's name, in parentheses, may contain any character.
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-            if parent == process:
-                children.append(int(stat.parent.name))
-    return children
+def report(trial: TrialFolder, member: int, exit_code: int | None) -> None:
+    """Report start or end of the members of this process, if the controller follows reports."""
+    if VARIABLE in os.environ and os.environ.get("SLURM_NODEID", "0") == "0":
+        with contextlib.suppress(AI500Error):
+            task = run_folder.read(Task, trial.member(member).task)
+            attempt = int(os.environ.get("AI500_ATTEMPT", "1"))
+            sharers = task.process_members or (member,)
+            send(trial, [Report(sharer, attempt, exit_code) for sharer in sharers])
 
 
 if __name__ == "__main__":

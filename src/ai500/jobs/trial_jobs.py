@@ -16,6 +16,7 @@ from ai500.core import plugins
 from ai500.core.errors import ConfigError, setting_error
 from ai500.core.source import PACKAGE
 from ai500.jobs.launchers import Container, Launcher
+from ai500.jobs.reports import VARIABLE
 from ai500.jobs.schedulers import (
     ACTIVE,
     JobSpec,
@@ -32,8 +33,9 @@ from ai500.records.run_folder import RunFolder, TrialFolder
 
 CONTAINER_VARIABLES = (
     "AI500_MEMBER", "AI500_ATTEMPT", "AI500_HEAD", "AI500_BARRIER", "AI500_TASKS_PER_NODE",
+    VARIABLE,
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES",
-    "SLURM_RESTART_COUNT", "SLURM_CPUS_PER_TASK", "SLURMD_NODENAME",
+    "SLURM_RESTART_COUNT", "SLURM_CPUS_PER_TASK", "SLURMD_NODENAME", "JOB_ID", "SGE_TASK_ID",
     "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TMPDIR",
     "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_HCA",
 )  # fmt: skip
@@ -57,9 +59,8 @@ def python_of(config: Config) -> str:
     """Return the interpreter that the jobs run, on the node or in its container."""
     if config.container.image is not None:
         return config.container.python
-    if config.scheduler.kind == "slurm" and config.slurm.python is not None:
-        return config.slurm.python
-    return sys.executable
+    stated = {"slurm": config.slurm.python, "grid_engine": config.grid_engine.python}
+    return stated.get(config.scheduler.kind) or sys.executable
 
 
 def job_spec(
@@ -69,8 +70,12 @@ def job_spec(
     attempt: int,
     shares: tuple[NodeSlots, ...],
     python: str,
+    reports: bool = False,
 ) -> JobSpec:
-    """Specify the job of one process: the node agent, with its first member in the environment."""
+    """Specify the job of one process: the node agent, with its first member in the environment.
+
+    With `reports` its members report their starts and ends to the controller.
+    """
     member = members[0]
     return JobSpec(
         members=members,
@@ -83,6 +88,7 @@ def job_spec(
             # The worker raises the number of threads where the slot has more cores.
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "PYTHONUNBUFFERED": "1",
+            **({VARIABLE: "1"} if reports else {}),
         },
         log=trial.member(member).log,
         shares=shares,
@@ -99,6 +105,7 @@ def preview(run: RunFolder, config: Config, plan: Plan) -> list[tuple[str, str]]
             attempt=1,
             shares=plan.mapping[group[0]].shares,
             python=python_of(config),
+            reports=config.scheduler.follow == "events",
         )
         for group in sharing.groups(plan.mapping, plan.sharing)
     ]

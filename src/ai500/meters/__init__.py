@@ -33,6 +33,12 @@ COUNTERS = frozenset(
         "xgmi_sent_bytes",
         "cpu_busy_seconds",
         "cpu_total_seconds",
+        "disk_busy_seconds",
+        "link_errors",
+        "memory_corrected_errors",
+        "memory_uncorrected_errors",
+        "throttled_seconds",
+        "xid_errors",
     }
 )
 """Monotonic quantities; only their differences are meaningful. All others are instantaneous."""

@@ -103,24 +103,25 @@ def _read_file(file: Path, heads: list[Head], samples: list[Sample]) -> None:
     columns: list[Column] = []
     for line in events.read(file):
         if line["event"] == "meters":
-            columns, head = [], _head(line)
+            columns, head = [], head_of(line)
             if head is not None:
                 heads.append(head)
         elif head is None:
             continue
         elif line["event"] == "columns":
-            columns = _columns(head, line.get("columns"))
+            columns = columns_of(head, line.get("columns"))
         elif line["event"] == "sample" and columns:
             values = line.get("values")
             times = (line.get("wall"), line.get("monotonic"))
-            if isinstance(values, list) and len(values) == len(columns) and all(map(_valid, times)):
+            if isinstance(values, list) and len(values) == len(columns) and all(map(valid, times)):
                 clocks = {"wall": times[0], "monotonic": times[1]}
                 clocks |= {"host": head.host[0], "boot": head.host[1]}
-                known = [value if _valid(value) else None for value in values]
+                known = [value if valid(value) else None for value in values]
                 samples.append(Sample(len(heads) - 1, clocks, columns, known))
 
 
-def _head(line: Event) -> Head | None:
+def head_of(line: Event) -> Head | None:
+    """Read a recorder's first line; None for a malformed one."""
     fields = {name: line.get(name) for name in _HEAD_FIELDS}
     host = (str(line.get("host")), str(line.get("boot")))
     try:
@@ -129,7 +130,8 @@ def _head(line: Event) -> Head | None:
         return None
 
 
-def _columns(head: Head, rows: Any) -> list[Column]:
+def columns_of(head: Head, rows: Any) -> list[Column]:
+    """Read a line of columns; no columns of a malformed one."""
     if not isinstance(rows, list) or len(rows) > MAX_COLUMNS:
         return []
     columns = []
@@ -138,7 +140,7 @@ def _columns(head: Head, rows: Any) -> list[Column]:
         if not isinstance(row, list) or len(row) != 4:
             return []
         meter, device, quantity, wraps_at = row
-        limit = float(wraps_at) if _valid(wraps_at) and wraps_at > 0 else None
+        limit = float(wraps_at) if valid(wraps_at) and wraps_at > 0 else None
         # Containers of a node share its devices, but each has its own network interfaces.
         own = str(quantity).startswith("network_") or not boot
         node = whole if own else boot
@@ -146,7 +148,7 @@ def _columns(head: Head, rows: Any) -> list[Column]:
     return columns
 
 
-def _valid(value: object) -> bool:
+def valid(value: object) -> bool:
     """Return True for a number in the range of meters."""
     return isinstance(value, int | float) and type(value) is not bool and abs(value) < MAX_VALUE
 

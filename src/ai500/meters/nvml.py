@@ -1,4 +1,4 @@
-"""NVIDIA's accelerators, by NVML: energy, power, utilization, memory, clocks, links.
+"""NVIDIA's accelerators, by NVML: energy, power, utilization, memory, clocks, links, faults.
 
 The accelerators of the run are metered: those of CUDA_VISIBLE_DEVICES, else all. Their UUIDs
 distinguish the accelerators of different members. Numbers in that variable follow CUDA's order,
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -36,6 +37,15 @@ LINK_FIELDS = {
 }
 """Counter → NVML's field, its scope and its unit. NVLink's counts payload, without headers.
 `nvmlDeviceGetPcieThroughput` would block for 20 ms at each sample."""
+ECC_KINDS = {
+    "memory_corrected_errors": "NVML_MEMORY_ERROR_TYPE_CORRECTED",
+    "memory_uncorrected_errors": "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
+}
+REDUCED_CLOCKS = 0x08 | 0x20 | 0x40 | 0x80
+"""Reasons for lower clocks: hardware slowdown, heat by software and hardware, power brake. The
+limit of power (0x04) is not among them: accelerators under load run at it."""
+MAX_INTERVAL_SECONDS = 30.0
+"""Longest interval between two samples for which a reason is taken to have held."""
 
 
 def open_meter(root: Path) -> FunctionMeter | Absent:
@@ -48,12 +58,13 @@ def open_meter(root: Path) -> FunctionMeter | Absent:
         library.nvmlInit()
     except library.NVMLError as error:
         return Absent(f"NVML can't be used: {error}")
-    probes = [
-        (name, probe)
-        for name, handle in _visible(library)
-        for probe in _probes(library, handle)
-        if any(_values(library, probe))  # skip what the accelerator does not support
-    ]
+    accelerators = _visible(library)
+    faults = _XidErrors(library, accelerators)
+    probes: list[tuple[str, Probe]] = []
+    for name, handle in accelerators:
+        candidates: list[Probe] = [*_probes(library, handle), partial(faults.count, name)]
+        # Skip what the accelerator does not support.
+        probes += [(name, probe) for probe in candidates if any(_values(library, probe))]
     if not probes:
         library.nvmlShutdown()
         return Absent("NVML shows no accelerator of this run")
@@ -127,7 +138,75 @@ def _probes(library: Any, handle: Any) -> list[Probe]:
             "clock_hertz": library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM) * 1e6
         },
         *(partial(_link_bytes, library, handle, quantity) for quantity in LINK_FIELDS),
+        *(partial(_ecc_errors, library, handle, quantity) for quantity in ECC_KINDS),
+        lambda: {"pcie_lanes": library.nvmlDeviceGetCurrPcieLinkWidth(handle)},
+        _ReducedClocks(library, handle),
     ]
+
+
+def _ecc_errors(library: Any, handle: Any, quantity: str) -> dict[str, float]:
+    """Read the ECC errors since the driver was loaded."""
+    kind, since = getattr(library, ECC_KINDS[quantity], None), "NVML_VOLATILE_ECC"
+    if kind is None or not hasattr(library, since):
+        return {}
+    return {quantity: library.nvmlDeviceGetTotalEccErrors(handle, kind, getattr(library, since))}
+
+
+class _ReducedClocks:
+    """Counter of the seconds with clocks reduced by heat or a power brake, from samples."""
+
+    def __init__(self, library: Any, handle: Any) -> None:
+        # Renamed in 2023; the driver knows both.
+        names = ("nvmlDeviceGetCurrentClocksEventReasons",
+                 "nvmlDeviceGetCurrentClocksThrottleReasons")  # fmt: skip
+        self._reasons = next((getattr(library, n) for n in names if hasattr(library, n)), None)
+        self._handle = handle
+        self._seconds = 0.0
+        self._read: float | None = None
+
+    def __call__(self) -> dict[str, float]:
+        if self._reasons is None:
+            return {}
+        reduced, now = self._reasons(self._handle) & REDUCED_CLOCKS, time.monotonic()
+        if reduced and self._read is not None:
+            self._seconds += min(now - self._read, MAX_INTERVAL_SECONDS)
+        self._read = now
+        return {"throttled_seconds": self._seconds}
+
+
+class _XidErrors:
+    """Counter of the critical errors (XID) that the driver logs, from NVML's events."""
+
+    def __init__(self, library: Any, accelerators: Sequence[tuple[str, Any]]) -> None:
+        self._library = library
+        self._counts: dict[str, dict[str, float]] = {}
+        self._events: Any = None
+        kind = getattr(library, "nvmlEventTypeXidCriticalError", None)
+        if kind is None:
+            return
+        try:
+            self._events = library.nvmlEventSetCreate()
+        except library.NVMLError:
+            return
+        for name, handle in accelerators:
+            try:
+                library.nvmlDeviceRegisterEvents(handle, kind, self._events)
+            except library.NVMLError:
+                continue
+            self._counts[name] = {"xid_errors": 0.0, "last_xid": 0.0}
+
+    def count(self, name: str) -> dict[str, float]:
+        """Collect what was logged since the last call, of all accelerators, without waiting."""
+        while self._counts:
+            try:
+                event = self._library.nvmlEventSetWait(self._events, 0)
+            except self._library.NVMLError:  # none is waiting
+                break
+            device = _text(self._library.nvmlDeviceGetUUID(event.device))
+            if device in self._counts:
+                number = self._counts[device]["xid_errors"] + 1
+                self._counts[device] = {"xid_errors": number, "last_xid": float(event.eventData)}
+        return self._counts.get(name, {})
 
 
 def _link_bytes(library: Any, handle: Any, quantity: str) -> dict[str, float]:

@@ -8,9 +8,9 @@ from typing import Literal
 Direction = Literal["higher", "lower"]
 
 
-def apc(operations_per_image: float, *, batch_size: int, ensemble_size: int = 1) -> float:
+def apc(operations_per_sample: float, *, batch_size: int, ensemble_size: int = 1) -> float:
     """Compute the amount of parallel computation: V3 Eq. 3, and Eq. 4 for an ensemble."""
-    return float(ensemble_size * batch_size * operations_per_image)
+    return float(ensemble_size * batch_size * operations_per_sample)
 
 
 def flops(operations: float, *, seconds: float) -> float:

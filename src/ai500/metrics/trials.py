@@ -34,7 +34,6 @@ Clock = Literal["monotonic", "wall"]
 ENERGY_FIELDS = (
     "energy_joules", "watts", "flops_per_watt", "vflops_per_watt", "power_coverage",
 )  # fmt: skip
-TRAINING_EVENTS = {"first_batch", "resumed", "epoch", "quality", "interrupted", "end"}
 
 
 def trial_score(

@@ -65,12 +65,12 @@ class OperationCount:
         return self.backward - self.update
 
     @property
-    def forward_per_image(self) -> int:
+    def forward_per_sample(self) -> int:
         """Operations of the forward pass per image, rounded down where a batch shares work."""
         return self.forward // self.batch
 
     @property
-    def backward_per_image(self) -> int:
+    def backward_per_sample(self) -> int:
         """Operations of the gradients per image, without the update, which is per step [D12]."""
         return self.gradients // self.batch
 
@@ -82,8 +82,8 @@ class OperationCount:
         """Return the count per image and per optimizer step."""
         return Operations(
             convention=self.convention,
-            forward_per_image=self.forward_per_image,
-            backward_per_image=self.backward_per_image,
+            forward_per_sample=self.forward_per_sample,
+            backward_per_sample=self.backward_per_sample,
             update_per_step=self.update,
             parameters=self.parameters,
             uncounted=self.unknown,
@@ -91,7 +91,7 @@ class OperationCount:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, for `--json`."""
-        derived = ("total", "forward_per_image", "backward_per_image", "activation_bytes")
+        derived = ("total", "forward_per_sample", "backward_per_sample", "activation_bytes")
         return {name: getattr(self, name) for name in derived} | asdict(self)
 
 

@@ -52,11 +52,16 @@ def expected_distinct(samples: int, *, members: int) -> float:
 
 
 def staged_bytes(
-    train_samples: int, *, validation_samples: int, sample_bytes: int, members: int
+    train_samples: int, *, validation_samples: int, sample_bytes: int, members: int | None
 ) -> int:
-    """Estimate the size of a node's copy for planning, without reading data."""
+    """Estimate the size of a node's copy for planning, without reading data.
+
+    It has the samples of so many members; None: of any.
+    """
     row_bytes = sample_bytes + 8  # and its digest
-    train = math.ceil(expected_distinct(train_samples, members=members))
+    train = train_samples
+    if members is not None:
+        train = math.ceil(expected_distinct(train_samples, members=members))
     return train * (row_bytes + 8) + validation_samples * row_bytes
 
 

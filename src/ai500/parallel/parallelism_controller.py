@@ -196,6 +196,17 @@ def members_by_node(mapping: Iterable[MemberMapping]) -> dict[str, list[int]]:
     return members
 
 
+def share_nodes(mapping: Iterable[MemberMapping]) -> bool:
+    """Return True if members that train at the same time share a node."""
+    used: set[tuple[int, str]] = set()
+    for mapped in mapping:
+        places = {(mapped.wave, share.node) for share in mapped.shares}
+        if used & places:
+            return True
+        used |= places
+    return False
+
+
 def divisors(number: int) -> list[int]:
     """Return all divisors in ascending order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ai500.core.errors import EnvironmentLacksError
@@ -71,10 +72,76 @@ def on_node(
     )
 
 
+USERS = ".users"
+"""Suffix of the file beside a run's folder that its users keep locked."""
+
+
+@contextlib.contextmanager
+def shared_folder(run: Path, *, stated: str | None) -> Iterator[Path]:
+    """Use this run's folder on this node; the last of its users removes it.
+
+    The kernel releases the lock of a user that is killed. What a node that lost its power left is
+    removed before.
+    """
+    folder = scratch_folder(run, stated=stated)
+    remove_unused(folder.parent)
+    descriptor = _lock_users(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+        yield folder
+    finally:
+        _remove_if_last(folder, descriptor)
+
+
+def remove_unused(base: Path) -> None:
+    """Remove the folders of this user's runs that no process of this node uses."""
+    for users in base.glob(f"*{USERS}"):
+        with contextlib.suppress(OSError):  # another process removes it, or another user's
+            descriptor = os.open(users, os.O_RDWR)
+            _remove_if_last(users.with_suffix(""), descriptor)
+
+
+def _lock_users(folder: Path) -> int:
+    """Lock the folder's file of users, together with other users."""
+    users = folder.with_name(folder.name + USERS)
+    while True:
+        users.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(users, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            continue  # the last user of another run has just removed the parent
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), users.stat()):
+                return descriptor
+        os.close(descriptor)  # the last user has just removed it
+
+
+def _remove_if_last(folder: Path, descriptor: int) -> None:
+    """Remove the folder and its file of users, unless another process uses it."""
+    users = folder.with_name(folder.name + USERS)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), users.stat()):
+            shutil.rmtree(folder, ignore_errors=True)
+            users.unlink()
+            _remove_empty_parent(folder)
+    except (BlockingIOError, FileNotFoundError):
+        return
+    finally:
+        os.close(descriptor)
+
+
 def remove(folder: Path) -> None:
     """Remove a copy that is no longer needed, and the run's folder once it is empty."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
-        if folder.parents[1].name == f"ai500-{os.getuid()}":
-            folder.parents[1].rmdir()  # of this user's runs; not a folder that a person chose
+        _remove_empty_parent(folder.parent)
+
+
+def _remove_empty_parent(folder: Path) -> None:
+    """Remove the folder of this user's runs, and not one that a person chose."""
+    with contextlib.suppress(OSError):
+        if folder.parent.name == f"ai500-{os.getuid()}":
+            folder.parent.rmdir()

@@ -76,7 +76,7 @@ def _moments(plan: Plan, trial: int, recorded: Sequence[Event]) -> Iterator[Mome
         metadata = (("epoch_num", epoch),)
         yield Moment(last, "epoch_start", metadata=metadata)
         last = max(event["wall"] for event in finished)
-        samples = sum(event["images"] for event in finished)
+        samples = sum(event["samples"] for event in finished)
         yield Moment(last, "epoch_stop", metadata=(*metadata, ("samples_count", samples)))
         evaluated = qualities.get(epoch)
         if evaluated:

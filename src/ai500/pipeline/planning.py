@@ -21,8 +21,8 @@ from ai500.parallel.parallelism_controller import (
     Degrees,
     map_members,
     members_by_node,
+    share_nodes,
     solve,
-    straddling_slots,
 )
 from ai500.pipeline.custom_class import planned_class
 from ai500.pipeline.own_code import own_code
@@ -83,10 +83,10 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         # Members train neither on a planned machine's nor on a login node's accelerator.
         machine=machine if cluster is None and config.system.nodes is None else None,
     )
-    global_batch = hyper.images_per_step * degrees.parallel_degree
+    global_batch = hyper.samples_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
-    _check_slurm(config, mapping)
+    _check_slurm(config)
     code = own_code(config, problem_class)
     operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
@@ -128,11 +128,17 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         apc=None
         if operations is None
         else apc(
-            operations.per_image,
+            operations.per_sample,
             batch_size=global_batch,
             ensemble_size=degrees.ensemble_size,
         ),
-        bytes_per_node=_bytes_per_node(problem_class, mapping, nodes, stage=stage),
+        bytes_per_node=_bytes_per_node(
+            problem_class,
+            mapping,
+            nodes,
+            stage=stage,
+            is_array=cluster is not None and config.slurm.start == "array",
+        ),
         estimated_seconds=None,
         estimated_node_hours=None,
         estimate_basis="",
@@ -255,22 +261,10 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
 
 
-def _check_slurm(config: Config, mapping: tuple[MemberMapping, ...]) -> None:
-    """Refuse a gang of members that fill nodes unequally [D17], and an array on fixed nodes."""
+def _check_slurm(config: Config) -> None:
+    """Refuse an array on fixed nodes."""
     if config.scheduler.kind != "slurm":
         return
-    if config.slurm.start == "gang" and straddling_slots(mapping):
-        shares = "; ".join(
-            ", ".join(f"{share.node}: {len(share.slots)}" for share in mapped.shares)
-            for mapped in mapping[:2]
-        )
-        raise setting_error(
-            "slurm.start",
-            "gang",
-            "its steps have equally many slots on each of their nodes; the mapping has members "
-            f"with {shares}, …",
-            'Set slurm.start = "array", or a parallel.degree that fills nodes.',
-        )
     if config.slurm.start == "array" and config.slurm.pin:
         raise setting_error(
             "slurm.pin",
@@ -352,15 +346,20 @@ def _bytes_per_node(
     nodes: tuple[Node, ...],
     *,
     stage: bool,
+    is_array: bool,
 ) -> dict[str, int]:
-    """Return the bytes that each node's copy takes: its members' samples, and validation."""
+    """Return the bytes that each node's copy takes: its members' samples, and validation.
+
+    Which members of a job array meet on a node is not known: the copy has the samples of any.
+    """
     members = members_by_node(mapping)
+    any_member = is_array and share_nodes(mapping)
     return {
         node.name: staged_bytes(
             problem_class.train_samples,
             validation_samples=problem_class.validation_samples,
             sample_bytes=sample_bytes(problem_class.fields),
-            members=len(members[node.name]),
+            members=None if any_member else len(members[node.name]),
         )
         if stage and node.name in members
         else 0

@@ -78,7 +78,7 @@ def precision_profile(
         precision=precision,
         seconds_per_step=seconds,
         profiled_seconds_per_step=sum(b - a for a, b in windows) / 1e9 / steps / len(windows),
-        images_per_second=captures[0].images_per_step / seconds,
+        samples_per_second=captures[0].samples_per_step / seconds,
         busy_share=sum(map(_busy_share, traces)) / len(traces),
         kernel_seconds_per_step=total * per_step / 1e9,
         categories=categories,

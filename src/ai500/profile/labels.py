@@ -77,7 +77,7 @@ def operations_text(part: PrecisionProfile) -> str:
     if counted is None:
         return f"not measured by hardware counters, {part.operations_missing}"
     return (
-        f"{human_si(counted.counted_per_image)}FLOP by hardware counters, "
-        f"{human_si(counted.analytical_per_image)}FLOP analytical (matmul): ratio "
+        f"{human_si(counted.counted_per_sample)}FLOP by hardware counters, "
+        f"{human_si(counted.analytical_per_sample)}FLOP analytical (matmul): ratio "
         f"{counted.ratio:.3f}"
     )

@@ -79,12 +79,12 @@ def total_operations(text: str, weights: Mapping[str, int]) -> float | None:
 
 
 def compare(
-    total: float, *, images: int, operations_per_step: Mapping[str, int], images_per_step: int
+    total: float, *, samples: int, operations_per_step: Mapping[str, int], samples_per_step: int
 ) -> CountedOperations:
-    """Compare counted operations of `images` with the analytical count of a step."""
+    """Compare counted operations of `samples` with the analytical count of a step."""
     return CountedOperations(
-        counted_per_image=total / images,
-        analytical_per_image=sum(operations_per_step.values()) / images_per_step,
+        counted_per_sample=total / samples,
+        analytical_per_sample=sum(operations_per_step.values()) / samples_per_step,
     )
 
 

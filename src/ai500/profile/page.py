@@ -91,7 +91,8 @@ def _summary(profile: Profile, part: PrecisionProfile) -> str:
     samples = f"{sample_noun(profile.workload)}s"
     return (
         f"In {part.precision} a step of {profile.global_batch_size:,} {samples} takes "
-        f"{milliseconds(part.seconds_per_step)} ms ({number(part.images_per_second)} {samples}/s). "
+        f"{milliseconds(part.seconds_per_step)} ms "
+        f"({number(part.samples_per_second)} {samples}/s). "
         f"{largest.category[0].upper()}{largest.category[1:]} has the largest share of the "
         f"kernels' time, {percent(largest.share)}; the device is idle for "
         f"{percent(part.idle_share)} of the step.{products}"

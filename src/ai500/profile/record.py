@@ -74,14 +74,14 @@ class CommunicationTime:
 class CountedOperations:
     """Operations of a training image by hardware counters, beside the analytical count."""
 
-    counted_per_image: float
-    analytical_per_image: float
+    counted_per_sample: float
+    analytical_per_sample: float
     """Count by convention `matmul`: two operations per multiply-add of convolution or product."""
 
     @property
     def ratio(self) -> float:
         """Counted / analytical; above 1: normalization, element-wise work, padded tiles."""
-        return self.counted_per_image / self.analytical_per_image
+        return self.counted_per_sample / self.analytical_per_sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PrecisionProfile:
     seconds_per_step: float
     """Duration of a step without the profiler."""
     profiled_seconds_per_step: float
-    images_per_second: float
+    samples_per_second: float
     """Throughput of all ranks, without the profiler."""
     busy_share: float
     """Share of the device's time under the profiler in which any kernel ran."""

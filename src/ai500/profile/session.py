@@ -241,16 +241,16 @@ def _add_operations(
     if not weights:
         reason = "ncu lists no metrics of operations for this device"
         return replace(part, operations_missing=reason)
-    text, failure, images = _run_under_ncu(config, work, tuple(weights), observer)
+    text, failure, samples = _run_under_ncu(config, work, tuple(weights), observer)
     total = None if failure is not None else operation_counters.total_operations(text, weights)
     if total is None:
         reason = failure or "a kernel lacks a counter of operations"
         return replace(part, operations_missing=reason)
     counted = operation_counters.compare(
         total,
-        images=images * counters.STEPS,
+        samples=samples * counters.STEPS,
         operations_per_step=captures[0].operations_per_step,
-        images_per_step=captures[0].images_per_step,
+        samples_per_step=captures[0].samples_per_step,
     )
     return replace(part, counted_operations=counted, operations_missing=None)
 
@@ -258,23 +258,23 @@ def _add_operations(
 def _run_under_ncu(
     config: Config, work: Path, metrics: Sequence[str], observer: Observer
 ) -> tuple[str, str | None, int]:
-    """Run one rank under ncu; return its page, a reason of failure, and the images of a step."""
+    """Run one rank under ncu; return its page, a reason of failure, and the samples of a step."""
     log = work / "ncu.csv"
     failure: str | None = None
-    images = 0
+    samples = 0
     try:
-        images = _run_alone(config, work, counters.command(log, metrics), observer)
+        samples = _run_alone(config, work, counters.command(log, metrics), observer)
     except (AI500Error, OSError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         failure = " ".join([lines[0], *lines[-1:]] if len(lines) > 1 else lines)
     text = log.read_text(errors="replace") if log.exists() else ""
     if failure is None or "==ERROR==" in text:
         failure = counters.refusal(text, metric=metrics[0])
-    return text, failure, images
+    return text, failure, samples
 
 
 def _run_alone(config: Config, work: Path, command: tuple[str, ...], observer: Observer) -> int:
-    """Run a single rank under a command; return the images of its step."""
+    """Run a single rank under a command; return the samples of its step."""
     alone = replace(
         config,
         parallel=replace(config.parallel, degree=1, mode="data", sharded=False),

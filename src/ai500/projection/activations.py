@@ -50,16 +50,16 @@ def read(path: Path, plan: Plan) -> Activations:
             key="--activations",
             remedy="Name a run with tensor or pipeline parallelism of this version of ai500.",
         )
-    images, tensor, stages = counted["images"], parallel.tensor_degree, parallel.pipeline_degree
-    steps = images / plan.global_batch_size
+    samples, tensor, stages = counted["samples"], parallel.tensor_degree, parallel.pipeline_degree
+    steps = samples / plan.global_batch_size
     return Activations(
         run=path.name,
         # A ring over n ranks sends 2 (n − 1) buffers; each cut is passed forth and back.
-        tensor_bytes=counted["tensor"]["bytes"] / images / (2 * (tensor - 1))
+        tensor_bytes=counted["tensor"]["bytes"] / samples / (2 * (tensor - 1))
         if tensor > 1
         else None,
         tensor_calls=counted["tensor"]["calls"] * stages / steps if tensor > 1 else 0.0,
-        cut_bytes=counted["pipeline"]["bytes"] / images / (2 * (stages - 1)) / tensor
+        cut_bytes=counted["pipeline"]["bytes"] / samples / (2 * (stages - 1)) / tensor
         if stages > 1
         else None,
         tensor_degree=tensor,

@@ -11,6 +11,7 @@ from ai500.metrics.quality import is_better
 from ai500.projection.application import Application, step_of_batch
 from ai500.projection.model import Projection, Projector, Settings, degrees, doubled
 from ai500.projection.platform import Platform
+from ai500.projection.stragglers import Stragglers
 
 SWEEP_LIMIT = 100_000
 
@@ -77,7 +78,7 @@ def answer(
     for scale in scales(default, SWEEP_LIMIT) if sweep else ():
         ensemble.append(projector.project(accelerators=scale, degree=default))
         data.append(projector.project(accelerators=scale, degree=scale, whole_epochs=False))
-        if data[-1].global_batch_size > application.images_per_epoch:
+        if data[-1].global_batch_size > application.samples_per_epoch:
             limit = limit or scale
     return Answer(
         version=version,
@@ -164,12 +165,12 @@ def assumptions(projector: Projector) -> list[str]:
     app, platform, settings = projector.application, projector.platform, projector.settings
     batch = settings.batch or app.batch_size
     texts = [
-        f"Computation: {step_of_batch(app, batch) * 1e3:.4g} ms per step of {batch} images on one "
+        f"Computation: {step_of_batch(app, batch) * 1e3:.4g} ms per step of {batch} samples on one "
         f"{app.accelerator} ({app.steps_basis}); {platform.accelerator} is "
         f"{projector.factor:.3g} × as fast ({projector.factor_basis}). The batch of an "
         "accelerator stays the same at every scale. Measured batches: "
         f"{', '.join(str(measured) for measured, _ in app.steps_by_batch)}; linear between them, "
-        "in proportion to the images beyond.",
+        "in proportion to the samples beyond.",
         f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged "
         f"{'by FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
         f"{settings.precision or app.wire_precision}, each as soon as it is ready: from "
@@ -184,13 +185,11 @@ def assumptions(projector: Projector) -> list[str]:
         "Rounds that repeat are simulated once; an all-to-all of more than 8 ranks by an even "
         "sample of 8 distances; of a member of more than 1,024 nodes so many stand for all"
         + (
-            ", whose messages are shorter than in the whole torus: up to 69 % too fast."
+            ", a torus with all but its last side: up to 24 % too fast and 20 % too slow."
             if platform.topology.kind == "torus"
             else "."
         ),
-        f"Stragglers: step times of the run's epochs are log-normal with σ = {app.step_spread:.2%};"
-        " a member waits for its slowest accelerator, the ensemble for its slowest member. Jitter "
-        "inside an epoch was not recorded.",
+        _stragglers(app.stragglers),
         f"Failures: none. Checkpoints of {app.checkpoint_bytes / 1e6:.4g} MB every "
         f"{app.checkpoint_interval_seconds / 60:g} min, written behind the steps; the file system "
         "writes as fast as it reads."
@@ -198,16 +197,63 @@ def assumptions(projector: Projector) -> list[str]:
         else f"Failures: a Poisson process of each member's nodes (MTBF of a node "
         f"{settings.node_mtbf_seconds / 3600:,.0f} h), simulated with a fixed seed; checkpoints at "
         f"Young's interval, {settings.requeue_seconds:.0f} s to requeue.",
-        "Quality: a + b / M through the run's members and its ensemble: extrapolated beyond the "
-        f"run's M = {app.run_members}. What a larger batch costs in quality is not projected.",
+        _quality(app),
         "Band: ±20 % of exposed communication (the worst error that benchmarks/projection.py "
-        "showed), ±2σ of step times, 5th to 95th percentile of failures. Not in it: the ratio of "
-        "the two accelerators' speeds, the quality, and what the system's file states.",
+        "showed), ±2σ of the members' mean step times, 5th to 95th percentile of failures. Not in "
+        "it: the ratio of the two accelerators' speeds, the quality, and what the system's file "
+        "states.",
         _input(projector),
     ]
     if platform.watts_per_node is not None:
         texts.append(f"Energy: {human_si(platform.watts_per_node)}W per node, constant.")
     return texts
+
+
+def _quality(app: Application) -> str:
+    """Describe the points of the M-curve, and how far they can be trusted."""
+    curve = app.quality
+    sizes = ", ".join(str(size) for size in curve.sizes)
+    residual, trials = curve.largest_residual(), len(curve.trials)
+    if len(curve.sizes) < 2:
+        text = "Quality: the run has one member, so that of an ensemble is not known."
+    elif residual is None:
+        why = f" ({curve.reason})" if curve.reason else ""
+        text = (
+            f"Quality: a + b / M through two points, M = {sizes}{why}. Two points fit exactly, so "
+            "that nothing tells whether the curve has this shape: trust it near them only."
+        )
+    else:
+        text = (
+            f"Quality: a + b / M through M = {sizes}, averages over subsets of the run's members "
+            f"among them; the curve misses them by {residual:.2g} at most."
+        )
+    spread = (
+        f" The ± of a quality is two standard errors over {trials} trials."
+        if trials > 1
+        else " The run has one trial: its scatter is not known."
+    )
+    return (
+        f"{text}{spread} Beyond M = {app.run_members} it is extrapolated. What a larger batch "
+        "costs in quality is not projected."
+    )
+
+
+def _stragglers(fitted: Stragglers) -> str:
+    """Describe the distribution of step times, and what it was fitted to."""
+    measured = (
+        "Stragglers: single steps of this run were not measured, so its epochs' mean step times "
+        f"stand for them, log-normal with σ = {fitted.tail_spread:.2%}: the slowest step is "
+        "underestimated. A run of this version of ai500 with PyTorch measures them."
+        if fitted.steps is None
+        else f"Stragglers: fitted to {fitted.steps:,} measured steps; of 1,000 accelerators the "
+        f"slowest takes {fitted.slowest(1000):.2f} × the mean step. Beyond the slowest measured "
+        f"step the tail goes on as a log-normal one with σ = {fitted.tail_spread:.2%}."
+    )
+    return (
+        f"{measured} A member waits in every step for its slowest accelerator, and accelerators "
+        "are slow independently of each other; the ensemble waits for its slowest member (σ of "
+        f"their mean step times {fitted.member_spread:.2%})."
+    )
 
 
 def _divided(projector: Projector) -> list[str]:

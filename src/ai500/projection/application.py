@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
 
 from ai500 import config as configuration
-from ai500.core import events
+from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.metrics.quality import Target, target_of
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.projection.activations import Activations
 from ai500.projection.activations import read as read_activations
-from ai500.projection.timeline import first_bucket, log_spread
+from ai500.projection.quality_curve import QualityCurve, read_curve
+from ai500.projection.stragglers import Stragglers, fit_epochs, fit_steps
+from ai500.projection.timeline import first_bucket
 from ai500.records import Plan, Score, TrainRecord, run_folder
 from ai500.records.fields import sample_bytes
 from ai500.records.run_folder import RunFolder, TrialFolder
+from ai500.records.step_times import StepTimes
 from ai500.roofline.place_run import KERNEL_PRECISION
 from ai500.roofline.records import RunPlacement, ceilings, peak_of
 
@@ -52,11 +55,10 @@ class Application:
     batch_size: int
     """Images of one accelerator in a step."""
     step_seconds: float
-    """Computation of a step of `batch_size` images on one accelerator."""
+    """Computation of a step of `batch_size` samples on one accelerator."""
     steps_by_batch: tuple[tuple[int, float], ...]
     """Images of a step and its seconds, ascending: of this run, and of others like it."""
-    step_spread: float
-    """Standard deviation of the logarithm of step times over epochs and members."""
+    stragglers: Stragglers
     steps_basis: str
     gradients_ready: float
     """Share of a step's computation before the first bucket of gradients is ready."""
@@ -66,7 +68,7 @@ class Application:
     run_data_degree: int
     evaluations: int
     epochs: int
-    images_per_epoch: int
+    samples_per_epoch: int
     gradient_bytes: float
     """FP32 gradients of all members of a process."""
     buckets: int
@@ -78,7 +80,7 @@ class Application:
     train_samples: int
     validation_samples: int
     sample_bytes: int
-    operations_per_image: float
+    operations_per_sample: float
     update_operations: float
     members_per_accelerator: int
     mode: str
@@ -88,9 +90,7 @@ class Application:
     """Passes over parts of a batch before one exchange of gradients."""
     run_members: int
     run_degree: int
-    member_quality: float
-    """Mean of the members: the quality of M = 1."""
-    ensemble_quality: float | None
+    quality: QualityCurve
     target: Target
     run_flops: float
     run_seconds: float
@@ -133,9 +133,9 @@ def with_activations(application: Application, path: Path) -> Application:
 
 
 def step_of_batch(application: Application, batch: int) -> float:
-    """Return the seconds of a step of so many images on one accelerator.
+    """Return the seconds of a step of so many samples on one accelerator.
 
-    Linear between measured batches; beyond them in proportion to the images.
+    Linear between measured batches; beyond them in proportion to the samples.
     """
     batches, seconds = zip(*application.steps_by_batch, strict=True)
     if not batches[0] <= batch <= batches[-1]:
@@ -169,10 +169,11 @@ def read(path: Path) -> Application:
             key="framework.operations",
             remedy="Run it with framework.operations.",
         )
-    trials = [folder.trial(trial.trial) for trial in score.trials if trial.complete]
-    epochs, evaluations = _times(trials, plan)
+    complete = [trial for trial in score.trials if trial.complete]
+    trials = [folder.trial(trial.trial) for trial in complete]
+    times = _times(trials, plan)
     record = run_folder.read(TrainRecord, trials[0].member(0).record)
-    measured = _step(folder, plan, epochs)
+    measured = _step(folder, plan, times.epochs)
     batch = plan.hyperparameters.batch_size * plan.hyperparameters.accumulation
     shared = plan.members_per_accelerator
     parameters = plan.operations.parameters
@@ -190,15 +191,15 @@ def read(path: Path) -> Application:
         batch_size=batch,
         step_seconds=measured.computation,
         steps_by_batch=((batch, measured.computation),),
-        step_spread=log_spread(epochs),
+        stragglers=times.stragglers(devices=plan.parallel.data_degree),
         steps_basis=measured.basis,
         gradients_ready=measured.gradients_ready,
         overlap_basis=measured.overlap_basis,
-        evaluation_seconds=median(evaluations) if evaluations else 0.0,
+        evaluation_seconds=median(times.evaluations) if times.evaluations else 0.0,
         run_data_degree=plan.parallel.data_degree,
         evaluations=evaluations_of(plan),
         epochs=plan.hyperparameters.epochs,
-        images_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
+        samples_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
         gradient_bytes=4.0 * parameters * shared,
         buckets=measured.buckets,
         checkpoint_bytes=4.0
@@ -210,7 +211,7 @@ def read(path: Path) -> Application:
         train_samples=plan.definition.train_samples,
         validation_samples=plan.definition.validation_samples,
         sample_bytes=sample_bytes(plan.definition.fields),
-        operations_per_image=float(plan.operations.per_image),
+        operations_per_sample=float(plan.operations.per_sample),
         update_operations=float(plan.operations.update_per_step),
         members_per_accelerator=shared,
         mode=plan.communication.mode,
@@ -219,8 +220,7 @@ def read(path: Path) -> Application:
         accumulation=plan.hyperparameters.accumulation,
         run_members=plan.ensemble_size,
         run_degree=plan.parallel_degree,
-        member_quality=score.members_mean_quality,
-        ensemble_quality=score.ensemble_quality,
+        quality=read_curve(folder, plan, complete),
         target=target_of(plan),
         run_flops=score.flops,
         run_seconds=score.seconds,
@@ -245,29 +245,74 @@ def _check_parallel(plan: Plan, path: Path) -> None:
         )
 
 
-def _times(trials: Sequence[TrialFolder], plan: Plan) -> tuple[list[float], list[float]]:
-    """Return seconds per step of each epoch of each member, and of each evaluation."""
-    epochs, evaluations = [], []
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Times that the members of a run logged."""
+
+    epochs: list[float] = field(default_factory=list)
+    """Seconds per step of each epoch of each member."""
+    evaluations: list[float] = field(default_factory=list)
+    steps: list[StepTimes | None] = field(default_factory=list)
+    """Step times of the same epochs; None: not measured."""
+    member_means: list[float] = field(default_factory=list)
+    """Seconds per step of each member."""
+
+    def stragglers(self, *, devices: int) -> Stragglers:
+        """Fit to single steps where every epoch has them, else to the epochs' means."""
+        steps = [step for step in self.steps if step is not None]
+        if len(steps) == len(self.steps):
+            return fit_steps(steps, devices=devices, member_means=self.member_means)
+        return fit_epochs(self.epochs, member_means=self.member_means)
+
+
+def _times(trials: Sequence[TrialFolder], plan: Plan) -> _Times:
+    """Read the times of every member's epochs, evaluations and steps."""
+    times = _Times()
     for trial in trials:
         for member in range(plan.ensemble_size):
+            log = trial.member(member).events
             begin = None
             seen = 0
-            for event in events.read(trial.member(member).events):
+            first = len(times.epochs)
+            for event in events.read(log):
                 now = float(event["monotonic"])
                 if event["event"] == "epoch" and begin is not None:
                     seen += 1
                     # The first epoch warms caches and clocks.
                     if seen > 1 or plan.hyperparameters.epochs < 3:
-                        epochs.append((now - begin) / plan.steps_per_epoch)
+                        times.epochs.append((now - begin) / plan.steps_per_epoch)
+                        times.steps.append(_step_times(event, log))
                 if event["event"] == "quality" and begin is not None:
-                    evaluations.append(now - begin)
+                    times.evaluations.append(now - begin)
                 begin = now if event["event"] in ("first_batch", "epoch", "quality") else None
-    if not epochs:
+            if times.epochs[first:]:
+                times.member_means.append(fmean(times.epochs[first:]))
+    if not times.epochs:
         raise InputError(
             "no member logged an uninterrupted epoch: the run has no step times.",
             remedy="Project a run that was not interrupted in each epoch.",
         )
-    return epochs, evaluations
+    return times
+
+
+def _step_times(event: events.Event, log: Path) -> StepTimes | None:
+    """Read the step times of an epoch's event; None: they were not measured."""
+    value = event.get("step_times")
+    if value is None:
+        return None
+    try:
+        read_times = schema.decode(StepTimes, value)
+    except schema.SchemaError as error:
+        raise InputError(
+            f"{log}: step_times of epoch {event.get('epoch')}: {error}", path=log
+        ) from error
+    ascending = list(read_times.quantiles)
+    if read_times.count < 1 or ascending[0] <= 0 or ascending != sorted(ascending):
+        raise InputError(
+            f"{log}: step_times of epoch {event.get('epoch')} are no ascending, positive times.",
+            path=log,
+        )
+    return read_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,19 +377,3 @@ def _ceiling(folder: RunFolder, precision: str, *, cores: int) -> tuple[float | 
     rates = [item.sustained_flops for item in ceilings(record) if item.precision == precision]
     peak = peak_of(record, precision)
     return max(rates) / units if rates else None, None if peak is None else peak / units
-
-
-def quality_at(application: Application, members: int) -> tuple[float | None, bool]:
-    """Return the quality of M members by the run's own M-curve, and whether that extrapolates.
-
-    The curve is q(M) = a + b / M through the members' mean (M = 1) and the ensemble: bagging
-    removes a share of the variance that falls with 1 / M. None: the run has one member only.
-    """
-    if members == 1:
-        return application.member_quality, False
-    size, ensemble = application.run_members, application.ensemble_quality
-    if size == 1 or ensemble is None:
-        return None, True
-    slope = (application.member_quality - ensemble) / (1 - 1 / size)
-    limit = application.member_quality - slope
-    return limit + slope / members, members > size

@@ -9,8 +9,9 @@ from ai500.core.errors import InputError
 from ai500.parallel.data_duplicator import staged_bytes
 from ai500.projection import simulator, timeline, traffic
 from ai500.projection.activations import Activations, stated
-from ai500.projection.application import Application, quality_at, step_of_batch
-from ai500.projection.platform import Platform, known_accelerator
+from ai500.projection.application import Application, step_of_batch
+from ai500.projection.platform import Platform, folded_nodes, known_accelerator
+from ai500.projection.stragglers import slowest_member
 from ai500.roofline.model import WIRE_BYTES
 
 COMMUNICATION_ERROR = 0.20
@@ -59,7 +60,7 @@ class Projection:
     """Gradient averaging of a step, exposed or hidden."""
     exposed_seconds: float
     input_seconds: float
-    """Reading of a step's images from the shared file system, behind the step before; 0: staged."""
+    """Reading of a step's input from the shared file system, during the step before; 0: staged."""
     seconds: float
     """The timed window: first batch to last end."""
     low_seconds: float
@@ -72,6 +73,8 @@ class Projection:
     high_flops: float
     vflops: float | None
     quality: float | None
+    quality_uncertainty: float | None
+    """Two standard errors over the run's trials; None: the run has one trial only."""
     quality_extrapolated: bool
     energy_joules: float | None
     efficiency: float
@@ -123,27 +126,27 @@ class Projector:
     def project(self, *, accelerators: int, degree: int, whole_epochs: bool = True) -> Projection:
         """Project an ensemble of members of `degree` accelerators that fills the accelerators.
 
-        Without `whole_epochs` a step may hold more images than an epoch: only rates mean anything.
+        Without `whole_epochs` a step may hold more samples than an epoch: only rates mean anything.
         """
         app, platform = self.application, self.platform
         jobs = self._check(accelerators, degree)
         data_degree = degree // self._model_degree
-        # A replica on several accelerators gets their images, as in a plan.
+        # A replica on several accelerators gets their samples, as in a plan.
         own_batch = self.settings.batch or app.batch_size
         batch = own_batch * self._model_degree
-        steps = app.images_per_epoch / (batch * data_degree)
+        steps = app.samples_per_epoch / (batch * data_degree)
         if whole_epochs:
             steps = float(int(steps))
         if steps == 0:
             raise InputError(
-                f"a step of {data_degree} replicas of {batch} images needs more than the "
-                f"{app.images_per_epoch:,} images of an epoch.",
+                f"a step of {data_degree} replicas of {batch} samples needs more than the "
+                f"{app.samples_per_epoch:,} samples of an epoch.",
                 key="P_degree",
                 value=degree,
                 remedy="Choose a smaller degree; the members of an ensemble divide the machine.",
             )
         alone = step_of_batch(app, own_batch) / self.factor
-        slow = timeline.slowest_factor(degree, spread=app.step_spread)
+        slow = app.stragglers.slowest(degree)
         compute, activations = self._computation(alone * slow, batch)
         reduce = self._reduce_seconds(data_degree, degree)
         exchanged = timeline.bucketed_step(
@@ -152,24 +155,24 @@ class Projector:
         nodes = math.ceil(accelerators / platform.accelerators_per_node)
         reading = self._input_seconds(accelerators, nodes, own_batch)
         step = max(exchanged, reading)
-        # The last of all members ends the window.
-        last = timeline.slowest_factor(accelerators, spread=app.step_spread) / slow
+        # The last of all members ends the window: single slow steps even out, slow members don't.
+        last = slowest_member(jobs, spread=app.stragglers.member_spread)
         evaluation = app.evaluations * app.evaluation_seconds / self.factor
         evaluation *= app.run_data_degree / data_degree
         work = app.epochs * steps * step * last + evaluation
         checkpoint = self._checkpoint_seconds(jobs)
         seconds, low, high, failures = self._failures(work, jobs, degree, checkpoint)
         band = COMMUNICATION_ERROR * (exchanged - compute) / step
-        jitter = 2 * app.step_spread
+        jitter = 2 * app.stragglers.member_spread
         low, high = low * max(0.05, 1 - band - jitter), high * (1 + band + jitter)
         members = jobs * app.members_per_accelerator
-        images = steps * batch * data_degree * app.epochs
+        samples = steps * batch * data_degree * app.epochs
         operations = members * (
-            images * app.operations_per_image + steps * app.epochs * app.update_operations
+            samples * app.operations_per_sample + steps * app.epochs * app.update_operations
         )
         flops = operations / seconds
-        quality, extrapolated = quality_at(app, members)
-        ideal = app.members_per_accelerator * own_batch * app.operations_per_image / alone
+        quality = app.quality.quality(members)
+        ideal = app.members_per_accelerator * own_batch * app.operations_per_sample / alone
         watts = platform.watts_per_node
         return Projection(
             accelerators=accelerators,
@@ -192,7 +195,8 @@ class Projector:
             high_flops=operations / low,
             vflops=None if quality is None else flops * app.target.penalty(quality),
             quality=quality,
-            quality_extrapolated=extrapolated or degree != app.run_degree,
+            quality_uncertainty=app.quality.uncertainty(members),
+            quality_extrapolated=members > app.run_members or degree != app.run_degree,
             energy_joules=None if watts is None else watts * nodes * seconds,
             efficiency=flops / (accelerators * ideal),
             bound=_bound(
@@ -281,15 +285,19 @@ class Projector:
         nodes = self._nodes_of(replicas, stride=self._model_degree)
         precision = settings.precision or app.wire_precision
         gradients = app.gradient_bytes / self._model_degree
+        most_nodes = folded_nodes(self.platform, nodes[-1] + 1)
         if settings.sharded or app.sharded:
             passes = 2 * app.accumulation + 1
-            rounds = traffic.sharded_rounds(nodes, buffer=gradients / app.buckets, passes=passes)
+            rounds = traffic.sharded_rounds(
+                nodes, buffer=gradients / app.buckets, passes=passes, most_nodes=most_nodes
+            )
         else:
             rounds = traffic.rounds(
                 settings.mode or app.mode,
                 nodes,
                 buffer=gradients / 4 * WIRE_BYTES[precision] / app.buckets,
                 library=precision == "fp32",
+                most_nodes=most_nodes,
             )
         # Each rank of a divided model averages its part with its equals, all at the same time.
         (seconds,) = simulator.collective_seconds(
@@ -300,7 +308,7 @@ class Projector:
     def _computation(self, seconds: float, batch: int) -> tuple[float, float]:
         """Return computation of a step, and the exchange of activations that it waits for.
 
-        `seconds` is the share of one accelerator, `batch` the images of a replica.
+        `seconds` is the share of one accelerator, `batch` the samples of a replica.
         """
         settings = self.settings
         tensor, stages = settings.tensor_degree, settings.pipeline_degree
@@ -327,7 +335,7 @@ class Projector:
         return compute, exchange
 
     def _input_seconds(self, accelerators: int, nodes: int, batch: int) -> float:
-        """Return the time in which every node reads a step's images from the shared file system."""
+        """Return the time in which every node reads a step's input from the shared file system."""
         app, platform, staged = self.application, self.platform, self.settings.staged
         if app.staged if staged is None else staged:
             return 0.0

@@ -103,6 +103,12 @@ def sentence(answer: Answer) -> str:
     return text
 
 
+def projected_quality(point: Projection) -> str:
+    """Format a quality with the scatter of its trials."""
+    scatter = point.quality_uncertainty
+    return quality(point.quality) + ("" if scatter is None else f" ± {scatter:.4f}")
+
+
 def _cards(point: Projection) -> Cards:
     mark = ", extrapolated" if point.quality_extrapolated else ""
     return Cards(
@@ -115,7 +121,7 @@ def _cards(point: Projection) -> Cards:
             Card(
                 "VFLOPS",
                 known(point.vflops, human_si, "not known"),
-                f"quality {quality(point.quality)}{mark}",
+                f"quality {projected_quality(point)}{mark}",
             ),
             Card(
                 "time",
@@ -141,7 +147,7 @@ def choices_table(points: Sequence[Projection]) -> Table:
             human_seconds(point.exposed_seconds),
             flops(point.flops),
             f"{point.efficiency:.1%}",
-            quality(point.quality) + ("*" if point.quality_extrapolated else ""),
+            projected_quality(point) + ("*" if point.quality_extrapolated else ""),
             known(point.vflops, lambda value: f"{human_si(value)}VFLOPS", "not known"),
             human_seconds(point.seconds),
             point.bound,
@@ -186,7 +192,7 @@ def _sweep(answer: Answer) -> Section:
     if answer.data_limit is not None:
         text = (
             f"From {answer.data_limit:,} accelerators on, a step of one model by data parallelism "
-            "holds more images than an epoch: its rate is shown, it could not learn."
+            "holds more samples than an epoch: its rate is shown, it could not learn."
         )
         blocks.append(Paragraph(text, "warning"))
     return Section("From one node to 100,000 accelerators", blocks)

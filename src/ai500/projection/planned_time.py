@@ -41,7 +41,7 @@ def projected_time(
         work,
         epochs=hyper.epochs,
         evaluations=application.evaluations_of(plan),
-        images_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
+        samples_per_epoch=plan.steps_per_epoch * plan.global_batch_size,
     )
     point = Projector(work, target, settings).project(
         accelerators=plan.system_scale, degree=plan.parallel_degree

@@ -25,6 +25,10 @@ from ai500.roofline import links
 from ai500.roofline.records import RooflineRecord, Scope, ceilings, links_of, units_of_node
 
 SHIPPED = ("dgx-h100-superpod", "frontier", "cluster-100gbe")
+FOLDED_NODES = 1024
+"""Nodes of a member that are simulated; a power of two, for the butterfly."""
+LEAST_LAYERS = 2
+"""Layers of a torus that are simulated at least: messages between them leave a layer."""
 TopologyKind = Literal["fat_tree", "dragonfly", "torus"]
 
 
@@ -315,14 +319,7 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
     if topology.kind == "torus":
         if platform.rails > 1:
             raise _impossible("a torus has one endpoint per node: set node.rails = 1.")
-        side = max(1, math.ceil(round(nodes ** (1 / topology.dimensions), 9)))
-        sides = [side] * topology.dimensions
-        # Shorten sides while the nodes still fit: 100 nodes are 5 × 5 × 4, not 5 × 5 × 5.
-        for place in range(topology.dimensions):
-            while (
-                sides[place] > 1 and math.prod(sides) // sides[place] * (sides[place] - 1) >= nodes
-            ):
-                sides[place] -= 1
+        sides = torus_sides(nodes, topology.dimensions)
         return {"kind": "torus", "sides": sides, **link}
     if topology.kind == "dragonfly":
         group = topology.switches * topology.endpoints
@@ -358,17 +355,66 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
     return {"kind": "fat_tree", **_fat_tree(topology, endpoints), **link}
 
 
+def torus_sides(nodes: int, dimensions: int) -> list[int]:
+    """Return the sides of a torus for so many nodes, descending: 2,048 nodes are 16 × 16 × 8.
+
+    A block without a gap where its sides differ by a factor of two at most, as schedulers allocate
+    one; else the smallest block that holds the nodes: the ring through a torus with gaps ends with
+    a message over many links.
+    """
+    whole = _factors(nodes, dimensions, most=nodes)
+    if whole and whole[0] <= 2 * whole[-1]:
+        return whole
+    side = max(1, math.ceil(round(nodes ** (1 / dimensions), 9)))
+    sides = [side] * dimensions
+    # Shorten sides while the nodes still fit: 101 nodes are 5 × 5 × 5, 97 of them 5 × 5 × 4.
+    for place in reversed(range(dimensions)):
+        while sides[place] > 1 and math.prod(sides) // sides[place] * (sides[place] - 1) >= nodes:
+            sides[place] -= 1
+    return sides
+
+
+def _factors(product: int, count: int, *, most: int) -> list[int]:
+    """Return so many descending factors with the smallest largest one; empty: there are none."""
+    if count == 1:
+        return [product] if product <= most else []
+    least = math.ceil(round(product ** (1 / count), 9))
+    for first in range(least, min(product, most) + 1):
+        if product % first == 0 and (rest := _factors(product // first, count - 1, most=first)):
+            return [first, *rest]
+    return []
+
+
+def folded_nodes(platform: Platform, nodes: int) -> int:
+    """Return how many nodes of a member are simulated and stand for all of them.
+
+    A torus is cut along its last side only: how far messages go, and so how many of them share a
+    link, follows from the lengths of the sides.
+    """
+    if platform.topology.kind != "torus" or nodes <= FOLDED_NODES:
+        return min(nodes, FOLDED_NODES)
+    layer = math.prod(torus_sides(nodes, platform.topology.dimensions)[:-1])
+    layers = max(LEAST_LAYERS, math.ceil(FOLDED_NODES / layer))
+    # A last layer that is not full stays so: messages around its gap take other ways.
+    return min(nodes, (layers - 1) * layer + (nodes % layer or layer))
+
+
 def part_of(
     platform: Platform, *, nodes: int, used: int
 ) -> tuple[dict[str, Any], Callable[[int], int]]:
     """Return the topology in which the first `used` of so many nodes send, and their places in it.
 
     In a fat tree the used leaf switches are spread over the whole tree, so that messages between
-    them cross as many levels as in the whole. A dragonfly joins every two groups by links of their
-    own, and in a torus neighbours are near: both are built for the used nodes alone.
+    them cross as many levels as in the whole. A torus keeps all sides but its last. A dragonfly
+    joins every two groups by links of their own: it is built for the used nodes alone.
     """
     described = shape(platform, nodes)  # refuses what is impossible as a whole
-    if platform.topology.kind != "fat_tree" or used == nodes:
+    if used == nodes:
+        return described, int
+    if platform.topology.kind == "torus":
+        *sides, _ = described["sides"]
+        return {**described, "sides": [*sides, math.ceil(used / math.prod(sides))]}, int
+    if platform.topology.kind == "dragonfly":
         return shape(platform, used), int
     block = max(1, platform.topology.leaf // int(described["rails"]))
     stride = max(1, (nodes // block) // math.ceil(used / block))

@@ -8,6 +8,7 @@ V2's and V3's cluster: 8 nodes of 8 V100, NVLink of 300 GB/s in both directions,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ai500.projection import platform, simulator, timeline, traffic
 from ai500.projection.application import BACKWARD_SHARE
@@ -28,7 +29,7 @@ EWA_PARAMETERS = 41_000_000
 """V2 §7.3.2: "about 41 millions of gradients"."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: rates are cached
 class Series:
     """Scaling of one workload against one node."""
 
@@ -48,11 +49,12 @@ class Series:
     """Accelerators → images of an accelerator, where they change."""
 
 
-def series() -> list[Series]:
+@cache
+def series() -> tuple[Series, ...]:
     """Return the published series."""
     resnet, detector = 4.0 * RESNET_PARAMETERS, 4.0 * EWA_PARAMETERS
     superpod = replace(platform.read("dgx-h100-superpod"), nodes=8)
-    return [
+    return (
         # V2 Table 11: images per second of a node; Table 8: 2,048 images on 16 GPUs.
         Series("Image Classification, FP32", "V2 §7.4.1", V2_SYSTEM, 8 * 128 / 2624, 128, resnet,
                1.0, {16: 0.91, 32: 0.85, 64: 0.71}, {}),
@@ -63,29 +65,73 @@ def series() -> list[Series]:
                1.0, {16: 0.50, 32: 0.37, 64: 0.36}, {}),
         Series("ResNet-50, MLPerf v3.0", "DGX H100, 3,200 images a step", superpod, 3200 / 56_050,
                400, resnet, 0.5, {64: 294_600 / (8 * 56_050)}, {64: 50}),
-    ]  # fmt: skip
+    )  # fmt: skip
+
+
+V3_GPUS = (8, 16, 24, 32, 40, 48, 56, 64)
+"""Scales of V3 Fig. 5; every member has a node of eight."""
+V3_DEGREES = (8, 16, 64)
+"""P_degree of V3 Fig. 7: M = 8, 4, 1 on 64 GPUs."""
+COMPRESSED = {8: 1.2, 16: 1.4, 32: 1.6, 64: 1.5}
+"""GPUs → speed-up of EWA by FP16 gradients (V2 §7.4.2); at 8 also V3 Fig. 8."""
 
 
 def efficiency(item: Series, accelerators: int) -> float:
     """Return the efficiency against one node that the model computes."""
+    node = item.system.accelerators_per_node
+    return rate(item, accelerators) / accelerators * node / rate(item, node)
 
-    def rate(count: int) -> float:
-        images = item.images_at.get(count, item.images)
-        # Computation in proportion to the images: the model has no other measurement.
-        compute = item.step_seconds * images / item.images
-        buckets = max(1, round(item.gradient_bytes / FUSION_BYTES))
-        nodes = [rank // item.system.accelerators_per_node for rank in range(count)]
-        rounds = traffic.rounds(
-            "all_reduce", nodes, buffer=item.gradient_bytes * item.wire_share / buckets,
-            library=True,
-        )  # fmt: skip
-        (reduce,) = simulator.collective_seconds(item.system, nodes, [rounds])
-        step = timeline.bucketed_step(
-            compute, reduce=reduce * buckets, buckets=buckets, forward=1 - BACKWARD_SHARE
-        )
-        return images / step
 
-    return rate(accelerators) / rate(item.system.accelerators_per_node)
+@cache
+def rate(item: Series, accelerators: int, *, wire: float = 1.0) -> float:
+    """Return the images per second of one model by data parallelism, as the model computes them.
+
+    `wire` is a share of the bytes that the series sends.
+    """
+    images = item.images_at.get(accelerators, item.images)
+    # Computation in proportion to the images: the model has no other measurement.
+    compute = item.step_seconds * images / item.images
+    buckets = max(1, round(item.gradient_bytes / FUSION_BYTES))
+    nodes = [rank // item.system.accelerators_per_node for rank in range(accelerators)]
+    buffer = item.gradient_bytes * item.wire_share * wire / buckets
+    rounds = traffic.rounds("all_reduce", nodes, buffer=buffer, library=True)
+    (reduce,) = simulator.collective_seconds(item.system, nodes, [rounds])
+    step = timeline.bucketed_step(
+        compute, reduce=reduce * buckets, buckets=buckets, forward=1 - BACKWARD_SHARE
+    )
+    return images * accelerators / step
+
+
+def ensemble_rate(item: Series, accelerators: int) -> float:
+    """Return the images per second of an ensemble with a member on each node."""
+    node = item.system.accelerators_per_node
+    return accelerators // node * rate(item, node)
+
+
+def v3_rows() -> list[str]:
+    """Return the rows of docs/projection.md on V3's figures, which print no numbers."""
+    images, _, detector, _ = series()
+    speeds = " / ".join(f"{rate(images, degree):,.0f}" for degree in V3_DEGREES)
+    linear = ensemble_rate(images, V3_GPUS[-1]) / ensemble_rate(images, V3_GPUS[0])
+    ratios = [
+        ensemble_rate(item, V3_GPUS[-1]) / rate(item, V3_GPUS[-1]) for item in (images, detector)
+    ]
+    return [
+        f"| Fig. 5 | FLOPS of 8 jobs over those of 1 | near linear | {linear:.2f} |",
+        f"| Fig. 7 | images/s of one model, P_degree 8 / 16 / 64 | rising | {speeds} |",
+        "| Fig. 9 | ensemble over data parallelism, 64 GPUs: Image Classification / EWA "
+        f"| much higher | {ratios[0]:.2f} / {ratios[1]:.2f} |",
+    ]
+
+
+def compression_rows() -> list[str]:
+    """Return the rows of docs/projection.md on FP16 gradients of EWA."""
+    detector = series()[2]
+    rows = []
+    for accelerators, published in COMPRESSED.items():
+        ours = rate(detector, accelerators, wire=0.5) / rate(detector, accelerators)
+        rows.append(f"| {accelerators} | {published:.1f} | {ours:.2f} |")
+    return rows
 
 
 def table() -> list[str]:

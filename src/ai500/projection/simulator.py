@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ai500.core.errors import AI500Error, EnvironmentLacksError
-from ai500.projection.platform import Platform, endpoint, part_of
-from ai500.projection.traffic import FOLDED_NODES, Round
+from ai500.projection.platform import FOLDED_NODES, Platform, endpoint, part_of
+from ai500.projection.traffic import Round
 
 WORKER = Path(__file__).with_name("simulation_worker.py")
 INSTALL = "Install it: pip install 'ai500[project]', or Debian's python3-simgrid (apt install)."

@@ -1,7 +1,6 @@
 """Time of a step, of a member and of an ensemble as functions of numbers.
 
 step         buckets are averaged one after another, each when its gradients are ready
-stragglers   the slowest of n log-normal devices (Blom's estimate of the expected maximum)
 failures     a Poisson process over the member's nodes: each failure loses the work since the
              last checkpoint and the time to requeue; drawn for M members, seeded
 """
@@ -10,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, stdev
 
 import numpy as np
 
@@ -51,20 +49,6 @@ def overlapped_step(
     for begin, seconds in zip(ready, reduce, strict=True):
         done = max(done, begin) + seconds
     return max(compute - tail, done) + tail
-
-
-def log_spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithms; 0 with fewer than three values."""
-    return stdev([math.log(value) for value in values]) if len(values) > 2 else 0.0
-
-
-def slowest_factor(devices: int, *, spread: float) -> float:
-    """Return the slowest of so many devices relative to the median one."""
-    if devices < 2 or spread == 0:
-        return 1.0
-    # Blom: the expected maximum of n normals is near the quantile (n − 3/8) / (n + 1/4).
-    quantile = (devices - 0.375) / (devices + 0.25)
-    return math.exp(spread * NormalDist().inv_cdf(quantile))
 
 
 def young_interval(*, mtbf: float, checkpoint: float) -> float:

@@ -4,9 +4,9 @@ The rounds are those of `parallel.collectives` (lines of a grid) and `parallel.s
 between ranks). Rounds that repeat are listed once with their number; of many rounds that differ
 only in distance an even sample stands for all.
 
-Folding: every node of a large member does the same as the others, so that a part of `FOLDED_NODES`
-nodes stands for all. Its rounds have the sizes and the numbers of the whole member's, among the
-ranks of the part.
+Folding: every node of a large member does the same as the others, so that a part of its nodes
+(`platform.folded_nodes`) stands for all. Its rounds have the sizes and the numbers of the whole
+member's, among the ranks of the part.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ CONCURRENT_RANKS = 8
 """Ranks up to which an all-to-all is one round of all pairs; above: one round per distance."""
 SAMPLED_ROUNDS = 8
 """Rounds that stand for all distances of an all-to-all, or all clients of a parameter server."""
-FOLDED_NODES = 1024
-"""Nodes of a member that are simulated; a power of two, for the butterfly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,11 @@ class Round:
     times: float
 
 
-def folded_ranks(nodes: Sequence[int], *, most_nodes: int = FOLDED_NODES) -> int:
+def folded_ranks(nodes: Sequence[int], *, most_nodes: int | None) -> int:
     """Return the ranks that stand for all; `nodes` has each rank's node, in ascending order."""
-    if nodes[-1] < most_nodes:
+    if most_nodes is None or nodes[-1] < most_nodes:
         return len(nodes)
-    return next(rank for rank, node in enumerate(nodes) if node == most_nodes)
+    return next(rank for rank, node in enumerate(nodes) if node >= most_nodes)
 
 
 def rounds(
@@ -48,11 +46,12 @@ def rounds(
     *,
     buffer: float,
     library: bool,
-    most_nodes: int = FOLDED_NODES,
+    most_nodes: int | None = None,
 ) -> list[Round]:
     """Return the rounds that average a buffer of `buffer` wire bytes; `nodes` has each rank's node.
 
-    `library`: a flat all-reduce is the communication library's own, a ring (FP32).
+    `library`: a flat all-reduce is the communication library's own, a ring (FP32). `most_nodes`:
+    nodes that stand for all; None: each for itself.
     """
     size = len(nodes)
     if size == 1:
@@ -83,12 +82,15 @@ def rounds(
     )
 
 
-def sharded_rounds(nodes: Sequence[int], *, buffer: float, passes: int) -> list[Round]:
+def sharded_rounds(
+    nodes: Sequence[int], *, buffer: float, passes: int, most_nodes: int | None = None
+) -> list[Round]:
     """Return the rounds of FSDP2: `passes` times a ring of half an all-reduce."""
     size = len(nodes)
     if size == 1:
         return []
-    return [_shift([range(folded_ranks(nodes))], 1, buffer / size, times=passes * (size - 1))]
+    part = folded_ranks(nodes, most_nodes=most_nodes)
+    return [_shift([range(part)], 1, buffer / size, times=passes * (size - 1))]
 
 
 def sampled(places: range) -> list[int]:

@@ -1,4 +1,4 @@
-"""History over the editions of the list: best result of each edition and of each system."""
+"""History over the editions of the list: sum and best of each edition, and each system's best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from ai500.core.units import human_si
 from ai500.ranking.entries import Entry
-from ai500.report.charts.line_chart import LineChart, Series, Style, curve
+from ai500.report.charts import svg
+from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.charts.svg import Ticks
 from ai500.report.formats import flops
 from ai500.report.section import Table
@@ -39,16 +40,27 @@ def by_system(entries: Sequence[Entry]) -> dict[tuple[str, str], dict[str, Entry
 
 
 def history_chart(entries: Sequence[Entry]) -> LineChart:
-    """Chart VFLOPS over editions: the best of each, and systems with several editions."""
+    """Chart VFLOPS over editions: sum and best of each, and systems with several editions."""
     best = best_of_editions(entries)
+    sums = [(edition, total, "sum of all systems") for edition, total in sum_of_editions(entries)]
     systems = by_system(entries)
     returned = [results for results in systems.values() if len(results) > 1][:MAX_SYSTEMS]
     editions = list(best)
     lines = [
-        _series(results, editions, "member", _short(next(iter(results.values())).system))
+        _series(results, editions, "member", short_name(next(iter(results.values())).system))
         for results in returned
     ]
-    return _chart([*lines, _series(best, editions, "ensemble", "best")], editions)
+    total = _curve(sums, editions, "mean", "sum")
+    return _chart([total, *lines, _series(best, editions, "ensemble", "#1")], editions)
+
+
+def sum_of_editions(entries: Sequence[Entry]) -> list[tuple[str, float]]:
+    """Return the sum of the VFLOPS of all systems in each edition, each by its best result."""
+    sums: dict[str, float] = {}
+    for results in by_system(entries).values():
+        for edition, entry in results.items():
+            sums[edition] = sums.get(edition, 0.0) + entry.vflops
+    return sorted(sums.items())
 
 
 def system_chart(entries: Sequence[Entry]) -> LineChart:
@@ -59,13 +71,21 @@ def system_chart(entries: Sequence[Entry]) -> LineChart:
 
 
 def best_table(entries: Sequence[Entry]) -> Table:
-    """Tabulate the best entry of each edition."""
+    """Tabulate the best entry of each edition, and the sum over all systems."""
     counts = Counter(entry.edition for entry in entries)
+    sums = dict(sum_of_editions(entries))
     rows = [
-        (edition, linked(entry, flops(entry.vflops)), entry.full_name, f"{counts[edition]:,}")
+        (
+            edition,
+            linked(entry, flops(entry.vflops)),
+            entry.full_name,
+            flops(sums[edition]),
+            f"{counts[edition]:,}",
+        )
         for edition, entry in best_of_editions(entries).items()
     ]
-    return Table(("edition", "best VFLOPS", "system", "entries"), rows, numbers=(1, 3))
+    columns = ("edition", "best VFLOPS", "system", "sum", "entries")
+    return Table(columns, rows, numbers=(1, 3, 4))
 
 
 def systems_table(entries: Sequence[Entry]) -> Table:
@@ -94,39 +114,39 @@ def linked(entry: Entry, text: str) -> Markup:
 def _series(
     entries: Mapping[str, Entry], editions: Sequence[str], style: Style, name: str
 ) -> Series:
-    """Make a curve with equidistant editions and logarithmic VFLOPS."""
-    points = [(editions.index(e), math.log10(entries[e].vflops)) for e in sorted(entries)]
-    return curve(points, style, name=name, dots="all")
+    """Make the curve of one entry of each edition."""
+    values = [(edition, entry.vflops, entry.full_name) for edition, entry in entries.items()]
+    return _curve(values, editions, style, name)
+
+
+def _curve(
+    values: Sequence[tuple[str, float, str]], editions: Sequence[str], style: Style, name: str
+) -> Series:
+    """Make a curve with equidistant editions and logarithmic VFLOPS, each with its tooltip."""
+    points = [
+        Value(
+            editions.index(edition),
+            math.log10(vflops),
+            tip=f"{edition}: {human_si(vflops)}VFLOPS, {subject}",
+        )
+        for edition, vflops, subject in values
+    ]
+    return Series(name, points, style)
 
 
 def _chart(series: Sequence[Series], editions: Sequence[str]) -> LineChart:
     exponents = [value.y for line in series for value in line.values]
+    rates = svg.log_ticks(10 ** min(exponents), 10 ** max(exponents))
     return LineChart(
         series,
         x_title="edition",
         y_title="VFLOPS (logarithmic)",
         x_ticks=_edition_ticks(editions),
-        y_ticks=logarithmic_ticks(10 ** min(exponents), 10 ** max(exponents)),
+        y_ticks=Ticks(tuple(map(math.log10, rates.values)), rates.labels),
         x_start=0,
         x_end=max(1, len(editions) - 1),
         joined_labels=True,
     )
-
-
-def logarithmic_ticks(low: float, high: float, *, limit: int = 7) -> Ticks:
-    """Choose round values that enclose [low, high]: the finest series with at most `limit`."""
-    # 10³⁰⁸ is the largest double; `entries.implausible` keeps figures far below.
-    first, last = math.floor(math.log10(low)), min(math.ceil(math.log10(high)) + 1, 300)
-    for factors in ((1, 2, 5), (1, 3), (1,)):
-        values = [f * 10.0**power for power in range(first, last + 1) for f in factors]
-        start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-        above = (i for i, value in enumerate(values) if value > low and value >= high)
-        end = min(above, default=len(values) - 1)
-        if end - start < limit:
-            break
-    step = math.ceil((end - start) / limit)  # above 1 only for very many decades
-    kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
-    return Ticks(tuple(math.log10(v) for v in kept), tuple(human_si(v).strip() for v in kept))
 
 
 def _edition_ticks(editions: Sequence[str]) -> Ticks:
@@ -136,5 +156,6 @@ def _edition_ticks(editions: Sequence[str]) -> Ticks:
     return Ticks(tuple(float(i) for i in shown), tuple(editions[i] for i in shown))
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """Cut a name for a chart."""
     return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"

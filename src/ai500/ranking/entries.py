@@ -13,6 +13,7 @@ from ai500.metrics.quality import quality_ratio
 from ai500.records import Score, TrainRecord, require
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.report.run_data import RunData
+from ai500.report.summary import trial_range
 from ai500.submission.manifest import Info
 from ai500.workloads.protocol import load_workload
 
@@ -60,6 +61,12 @@ class Entry:
     score_variation: float | None
     regulated_score: float | None = None
     """−ln(error) × FLOPS of a search (AIPerf Eq. 3); None: the entry is an ensemble."""
+    lowest_vflops: float | None = None
+    """VFLOPS of the slowest complete trial; None: there is one trial."""
+    highest_vflops: float | None = None
+    """VFLOPS of the fastest complete trial; None: there is one trial."""
+    penalty_exponent: float = 0.0
+    """Exponent n of the quality factor (V3 Eq. 8)."""
     proven: str = "events"
     """Kinds of proof (`proofs.MEANINGS`), joined by " + "."""
 
@@ -67,6 +74,18 @@ class Entry:
     def list_key(self) -> tuple[str, str, str]:
         """Workload, class and level: results are comparable within one list."""
         return self.workload, self.problem_class, self.level
+
+    @property
+    def trial_range(self) -> tuple[float, float]:
+        """Lowest and highest VFLOPS of the trials; of a single trial its own."""
+        low = self.vflops if self.lowest_vflops is None else self.lowest_vflops
+        high = self.vflops if self.highest_vflops is None else self.highest_vflops
+        return min(low, self.vflops), max(high, self.vflops)
+
+    @property
+    def watts(self) -> float | None:
+        """Mean power of the part that the meters cover."""
+        return None if not self.vflops_per_watt else self.vflops / self.vflops_per_watt
 
     @property
     def full_name(self) -> str:
@@ -88,6 +107,10 @@ class MemberWork:
     weights_sha256: str | None
     marks: tuple[int, ...]
     """Sample of the digests of its events' intervals (`identity.marks`)."""
+    sequence: str = ""
+    """Digest of the kinds and epochs of its events, in the order of `intervals`."""
+    intervals: tuple[int, ...] = ()
+    """Microseconds before each event, kind by kind (`identity.rhythm`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +126,15 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """Chart, ready for a page."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """Valid submission."""
 
@@ -111,6 +143,8 @@ class Ranked:
     """HTML of the entry's page that does not depend on other entries."""
     layers: tuple[LayerVerdict, ...]
     claim: Claim
+    rooflines: tuple[Drawing, ...] = ()
+    """The run under its rooflines, where the submission contains ceilings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +220,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
     record = next(iter(data.members.values()))
     direction = load_workload(plan.workload).quality_direction
     quality = require(score.ensemble_quality, "ensemble_quality")
+    spread = trial_range(score)
     return Entry(
         id=sha256[:ID_LENGTH],
         system=info.system_name,
@@ -217,6 +252,9 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
         trials=len(score.trials),
         score_variation=score.score_variation,
         regulated_score=None if score.search is None else score.search.regulated_score,
+        lowest_vflops=None if spread is None else spread[0],
+        highest_vflops=None if spread is None else spread[1],
+        penalty_exponent=plan.definition.penalty_exponent,
     )
 
 

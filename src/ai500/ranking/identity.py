@@ -4,7 +4,7 @@ The intervals between the events of a member's log differ from run to run by mor
 microsecond, even where the same seeds on equal systems give the same weights. A member is known by
 the digests of these intervals. Shifted clocks, another host, submitter, system or key change none
 of them; a changed digit of one event changes two. So a member is the same work if half of its
-marks are.
+marks are. Copies with a small change of every time are found by `near_copies`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ai500.core import events
 from ai500.core.events import Event
 from ai500.ranking.entries import Claim, MemberWork
+from ai500.ranking.near_copies import near_copies
 from ai500.records import Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 
@@ -30,6 +31,8 @@ MIN_INTERVAL_MICROSECONDS = 100
 """Shorter ones are those of events that one call writes, and alike in every run."""
 MAX_EQUAL_MEMBERS = 64
 """Members of one submission with the same mark that are compared: a real run has one."""
+MAX_INTERVALS = 512
+"""Intervals kept per member for `near_copies`: 250 epochs."""
 MIN_SHARED = 3
 """Fewer shared marks count only beside equal weights: two short logs may agree by chance."""
 
@@ -40,9 +43,28 @@ def work_of(run: RunFolder, plan: Plan) -> Iterator[MemberWork]:
         for member in range(plan.ensemble_size):
             folder = run.trial(trial).member(member)
             record = run_folder.read(TrainRecord, folder.record)
-            yield MemberWork(
-                trial, member, record.weights_sha256, marks(events.read(folder.events))
-            )
+            yield member_work(trial, member, record.weights_sha256, events.read(folder.events))
+
+
+def member_work(
+    trial: int, member: int, weights_sha256: str | None, log: Iterable[Event]
+) -> MemberWork:
+    """Return the identity of a member from its log."""
+    log = list(log)
+    return MemberWork(trial, member, weights_sha256, marks(log), *rhythm(log))
+
+
+def rhythm(log: Iterable[Event]) -> tuple[str, tuple[int, ...]]:
+    """Return the times between a member's successive events, kind by kind, and their digest."""
+    times = [event for event in log if isinstance(event.get("monotonic"), int | float)]
+    intervals = [
+        (str(later["event"]), str(later.get("epoch")), later["monotonic"] - earlier["monotonic"])
+        for earlier, later in itertools.pairwise(times[: MAX_INTERVALS + 1])
+    ]
+    intervals.sort(key=lambda interval: interval[0])  # stable: in the order of the log otherwise
+    text = "\n".join(f"{kind} {epoch}" for kind, epoch, _ in intervals)
+    digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+    return digest, tuple(round(1e6 * seconds) for *_, seconds in intervals)
 
 
 def marks(log: Iterable[Event]) -> tuple[int, ...]:
@@ -71,11 +93,12 @@ class Overlap:
 
     first: int
     """Position of the submission that has the work first."""
-    other: int
+    second: int
+    """Position of the later submission."""
     members: tuple[tuple[int, int], ...]
-    """Trial and member of the other submission that are not its own."""
+    """Trial and member of the later submission that are not its own."""
     total: int
-    """Members of the other submission."""
+    """Members of the later submission."""
 
     @property
     def described(self) -> str:
@@ -103,13 +126,21 @@ def overlaps(claims: Sequence[Claim]) -> list[Overlap]:
     values, of_member = values[order], of_member[order]
     shared = _shared_marks(values, of_member, [position for position, _ in owners])
     members: dict[tuple[int, int], set[tuple[int, int]]] = {}
-    for (one, other), count in shared.items():
-        (first, work), (second, copy) = owners[one], owners[other]
+    for (earlier, later), count in shared.items():
+        (first, work), (second, copy) = owners[earlier], owners[later]
         if first != second and same_work(work, copy, shared=count):
             members.setdefault((first, second), set()).add((copy.trial, copy.member))
+    sources: dict[int, set[int]] = {}
+    for first, second in members:
+        sources.setdefault(second, set()).add(first)
+    for first, second, copies in near_copies(claims):
+        # Two copies of a third are compared with that one, not with each other.
+        if not sources.get(first, set()) & sources.setdefault(second, set()):
+            sources[second].add(first)
+            members.setdefault((first, second), set()).update(copies)
     return [
-        Overlap(first, other, tuple(sorted(copies)), len(claims[other].work))
-        for (first, other), copies in sorted(members.items())
+        Overlap(first, second, tuple(sorted(copies)), len(claims[second].work))
+        for (first, second), copies in sorted(members.items())
     ]
 
 
@@ -124,17 +155,17 @@ def _shared_marks(
             having = of_member[start:end].tolist()
             first = submissions[having[0]]
             own = [member for member in having if submissions[member] == first]
-            others = having[len(own) :]
-            shared.update(itertools.product(own[:MAX_EQUAL_MEMBERS], others))
+            later = having[len(own) :]
+            shared.update(itertools.product(own[:MAX_EQUAL_MEMBERS], later))
     return shared
 
 
-def same_work(one: MemberWork, other: MemberWork, *, shared: int) -> bool:
+def same_work(work: MemberWork, copy: MemberWork, *, shared: int) -> bool:
     """Return True if two members with that many marks in common are one training."""
-    if 2 * shared < min(len(one.marks), len(other.marks)):
+    if 2 * shared < min(len(work.marks), len(copy.marks)):
         return False
-    weights = one.weights_sha256
-    return shared >= MIN_SHARED or (weights is not None and weights == other.weights_sha256)
+    weights = work.weights_sha256
+    return shared >= MIN_SHARED or (weights is not None and weights == copy.weights_sha256)
 
 
 def same_weights(claims: Sequence[Claim]) -> list[list[int]]:

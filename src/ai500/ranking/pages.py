@@ -6,17 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment
 from markupsafe import Markup
 
+from ai500.core.errors import AI500Error
 from ai500.core.units import human_seconds
 from ai500.pipeline.scoring import program_report
-from ai500.ranking import editions
-from ai500.ranking.entries import Entry, Origin
+from ai500.ranking import charts, editions
+from ai500.ranking.entries import Drawing, Entry, Origin
 from ai500.ranking.proofs import MEANINGS, Check, statements
 from ai500.ranking.standings import ListKey, Standing
+from ai500.records import run_folder
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_sections
@@ -24,9 +26,23 @@ from ai500.report.formats import NOT_MEASURED, flops
 from ai500.report.meter_section import power_section
 from ai500.report.page import environment
 from ai500.report.run_data import RunData
-from ai500.report.section import Figure, Folded, Listing, Paragraph, Section, Table
+from ai500.report.section import (
+    Block,
+    Figure,
+    Folded,
+    Grid,
+    Listing,
+    Paragraph,
+    Section,
+    Table,
+    figures_of,
+)
+from ai500.roofline import page as roofline_page
+from ai500.roofline.place_run import place_run
+from ai500.roofline.records import RunPlacement
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import LAYERS
+from ai500.submission.archive import printable
 from ai500.submission.manifest import NOTES, Info
 
 
@@ -49,6 +65,77 @@ def list_name(key: ListKey) -> str:
 
 
 @dataclass(frozen=True)
+class Column:
+    """Column of the list; `About` explains all of them."""
+
+    key: str
+    """Value of an entry or of its standing."""
+    kind: str
+    """Format of the values (`KINDS` of ranking.js)."""
+    title: str
+    meaning: str
+    first: Literal["up", "down"] = "down"
+    """Order after the first click."""
+
+    @property
+    def style(self) -> str:
+        """Class in the style sheet."""
+        return {"text": "", "system": "", "proof": "", "short": "short"}.get(self.kind, "number")
+
+
+COLUMNS = (
+    Column(
+        "rank", "rank", "Rank",
+        "Rank by VFLOPS among the systems of one workload, class and level. Small, “2–5”: the "
+        "ranges of the trials overlap, and the trials leave any rank from 2 to 5 open.", "up",
+    ),
+    Column("system", "system", "System", "System and organization.", "up"),
+    Column(
+        "vflops", "flops", "VFLOPS",
+        "Valid FLOPS, the score: FLOPS × quality factor (penalty coefficient, V3 Eq. 7 and 8).",
+    ),
+    Column(
+        "time_to_quality_seconds", "seconds", "Time to quality",
+        "From the first batch to the end of training (V2 §5.3.2).", "up",
+    ),
+    Column("flops", "flops", "FLOPS", "Operations of all members / time (V3 Eq. 6)."),
+    Column(
+        "regulated_score", "flops", "Regulated",
+        "A search's −ln(error) × FLOPS (AIPerf Eq. 3), shown beside its score.",
+    ),
+    Column(
+        "vflops_per_watt", "per_watt", "VFLOPS/W",
+        "Valid FLOPS per watt of the part named below it; compare only equal parts.",
+    ),
+    Column(
+        "energy_rank", "rank", "Rank/W",
+        "Rank by VFLOPS per watt among the systems of one workload, class and level whose meters "
+        "cover the same part.", "up",
+    ),
+    Column(
+        "flops_per_watt", "per_watt", "FLOPS/W",
+        "FLOPS per watt of the part named below it; compare only equal parts.",
+    ),
+    Column(
+        "quality_ratio", "quality", "Quality",
+        "Quality of the ensemble / its target; ✓: the target is met, ✗: it is missed. Sorted by "
+        "their ratio, where more is better.",
+    ),
+    Column("ensemble_size", "count", "M", "Ensemble size: models trained."),
+    Column("parallel_degree", "count", "P", "P_degree: accelerators of a member."),
+    Column(
+        "system_scale", "count", "Scale", "Sys_scale: accelerators of the system (V3 Eq. 5)."
+    ),
+    Column("accelerator", "text", "Accelerator", "Accelerators that the members trained on.", "up"),
+    Column("edition", "short", "Edition", "Edition of the list."),
+    Column(
+        "proven", "proof", "Proven",
+        "Proof beyond the submitter's word, and whether a valid signature names the submitter.",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Site:
     """Values that every page of a site shows."""
 
@@ -63,6 +150,36 @@ class Site:
     def page(self, template: str, *, root: str = "", **values: Any) -> str:
         """Render a page; `root` is its relative path to the front page."""
         return _environment().get_template(template).render(site=self, root=root, **values)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Columns of the list."""
+        return [each for each in COLUMNS if each.key != "regulated_score" or self.has_searches]
+
+    def index(self, lists: Mapping[ListKey, Sequence[Entry]]) -> str:
+        """Render the front page: the list, and the best systems of each list as a chart."""
+        top = [
+            (" · ".join(key), charts.top_figure(members, list_name=list_name(key)))
+            for key, members in lists.items()
+        ]
+        return self.page("index.html", top=top)
+
+    def charts(
+        self, lists: Mapping[ListKey, Sequence[Entry]], standings: Mapping[str, Standing]
+    ) -> str:
+        """Render the charts of each list."""
+        sections = [
+            Section(
+                list_name(key),
+                [
+                    Grid([charts.top_figure(members, list_name=list_name(key)),
+                          *charts.figures(members)]),
+                    Folded("The figures as a table", [charts.table(members, standings)]),
+                ],
+            )
+            for key, members in lists.items()
+        ]  # fmt: skip
+        return self.page("charts.html", sections=sections)
 
     def entry(
         self,
@@ -103,8 +220,9 @@ class Site:
             figure = Figure(
                 title,
                 editions.history_chart(entries),
-                "Blue: the best result of each edition. Thin: systems with several editions, "
-                f"at most {editions.MAX_SYSTEMS} of them.",
+                "Orange: the sum over all systems, each by its best result of the edition. Blue: "
+                "the best system (#1). Thin: systems with several editions, at most "
+                f"{editions.MAX_SYSTEMS} of them.",
                 f"VFLOPS over editions: {title}",
             )
             tables = editions.best_table(entries), editions.systems_table(entries)
@@ -112,7 +230,49 @@ class Site:
         return self.page("history.html", lists=histories)
 
 
-def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin: Origin) -> str:
+def roofline_section(run: RunFolder) -> Section | None:
+    """Place a submission's run under the ceilings that it contains; None: it contains none.
+
+    The ceilings are the submitter's; the run's point is computed again from its events.
+    """
+    if not run.roofline.is_file():
+        return None
+    blocks: list[Block]
+    try:
+        submitted = run_folder.read(RunPlacement, run.roofline)
+        placement = place_run(
+            run, submitted.ceilings, memory_bytes_per_second=submitted.memory_bytes_per_second
+        )
+        blocks = [
+            Paragraph("The ceilings are as submitted; the run's points are recomputed."),
+            Grid(roofline_page.placement_figures(placement)),
+            roofline_page.placement_table(placement),
+        ]
+    except AI500Error as error:
+        folder = str(run.path)
+        blocks = [Paragraph(f"Not shown: {printable(str(error).replace(folder, 'the run'))}")]
+    return Section("Roofline", blocks)
+
+
+def drawn(section: Section | None) -> tuple[Drawing, ...]:
+    """Draw the figures of a section."""
+    blocks = () if section is None else section.blocks
+    return tuple(
+        Drawing(figure.title, figure.caption, str(figure.svg))
+        for figure in figures_of(blocks)
+        if figure.chart is not None
+    )
+
+
+def body(
+    run: RunFolder,
+    data: RunData,
+    judgement: Judgement,
+    info: Info,
+    origin: Origin,
+    *,
+    roofline: Section | None,
+) -> str:
     """Render the part of an entry's page that depends on the submission alone."""
     program = program_report(data)
     score, *sections_after_score = program.sections
@@ -122,6 +282,7 @@ def body(run: RunFolder, data: RunData, judgement: Judgement, info: Info, origin
         _layers_section(judgement),
         *sections_after_score,
         power_section(data),
+        *([] if roofline is None else [roofline]),
         run_sections.system_section(data),
         Section("Hyper-parameters", [run_sections.hyperparameters_table(data)]),
         run_sections.software_section(data),

@@ -93,7 +93,9 @@ def rank_run(
         return reasons
     work = tuple(work_of(run, run_folder.read(Plan, run.plan)))
     claim = Claim(origin.file, origin.sha256, fingerprint, work)
-    return Ranked(entry, pages.body(run, data, judgement, info, origin), judgement.layers, claim)
+    roofline = pages.roofline_section(run)
+    body = pages.body(run, data, judgement, info, origin, roofline=roofline)
+    return Ranked(entry, body, judgement.layers, claim, pages.drawn(roofline))
 
 
 def differing_values(verification: Verification) -> Iterator[str]:

@@ -59,31 +59,31 @@ def _refusal(candidate: Ranked, registry: Registry | None, decisions: Decisions)
 def _find_same_work(
     eligible: Sequence[Ranked], registry: Registry | None, decisions: Decisions, result: Review
 ) -> None:
-    for one, other, overlap in _same_work(eligible):
-        if decisions.settles(one.claim.sha256, other.claim.sha256):
-            _note_both(result, one, other, f"shares {overlap.described} with")
-        elif signer(one, registry) != signer(other, registry):
-            _hold(result, one, other, overlap)
+    for first, second, overlap in _same_work(eligible):
+        if decisions.settles(first.claim.sha256, second.claim.sha256):
+            _note_both(result, first, second, f"shares {overlap.described} with")
+        elif signer(first, registry) != signer(second, registry):
+            _hold(result, first, second, overlap)
     # Apart: what shares work with an entry of another list is compared within its own as well.
     groups: dict[object, list[Ranked]] = {}
     for candidate in eligible:
         key = signer(candidate, registry), candidate.entry.list_key
         groups.setdefault(key, []).append(candidate)
     for group in groups.values():
-        for one, other, overlap in _same_work(group):
-            if decisions.settles(one.claim.sha256, other.claim.sha256):
+        for first, second, overlap in _same_work(group):
+            if decisions.settles(first.claim.sha256, second.claim.sha256):
                 continue
-            first = "received earlier" if registry is not None else "whose SHA-256 is the lower one"
-            reason = f"{overlap.described} are those of {_name(one)}, {first}: one run counts once"
-            result.refused.setdefault(other.entry.id, []).append(reason)
-            text = f"{_name(other)} contains {overlap.described} of this run, and is not ranked."
-            result.findings.setdefault(one.entry.id, []).append(text)
+            why = "received earlier" if registry is not None else "whose SHA-256 is the lower one"
+            reason = f"{overlap.described} are those of {_name(first)}, {why}: one run counts once"
+            result.refused.setdefault(second.entry.id, []).append(reason)
+            text = f"{_name(second)} contains {overlap.described} of this run, and is not ranked."
+            result.findings.setdefault(first.entry.id, []).append(text)
 
 
 def _same_work(candidates: Sequence[Ranked]) -> Iterator[tuple[Ranked, Ranked, Overlap]]:
     """Yield the pairs that contain the same work, the earlier one first."""
     for overlap in overlaps([candidate.claim for candidate in candidates]):
-        yield candidates[overlap.first], candidates[overlap.other], overlap
+        yield candidates[overlap.first], candidates[overlap.second], overlap
 
 
 def _note_same_weights(
@@ -114,9 +114,9 @@ def signer(candidate: Ranked, registry: Registry | None) -> str:
     return fingerprint or f"unsigned: {candidate.entry.organization.strip().casefold()}"
 
 
-def _hold(result: Review, one: Ranked, other: Ranked, overlap: Overlap) -> None:
+def _hold(result: Review, first: Ranked, second: Ranked, overlap: Overlap) -> None:
     """Rank neither of two submissions of different signers."""
-    for candidate, rival in ((one, other), (other, one)):
+    for candidate, rival in ((first, second), (second, first)):
         reason = (
             f"the same work as {_name(rival)}, of another signer ({overlap.described}): "
             "neither is ranked until the committee decides"
@@ -124,8 +124,8 @@ def _hold(result: Review, one: Ranked, other: Ranked, overlap: Overlap) -> None:
         result.refused.setdefault(candidate.entry.id, []).append(reason)
 
 
-def _note_both(result: Review, one: Ranked, other: Ranked, relation: str) -> None:
-    for candidate, rival in ((one, other), (other, one)):
+def _note_both(result: Review, first: Ranked, second: Ranked, relation: str) -> None:
+    for candidate, rival in ((first, second), (second, first)):
         text = f"This run {relation} {_name(rival)}."
         result.findings.setdefault(candidate.entry.id, []).append(text)
 

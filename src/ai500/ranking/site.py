@@ -1,6 +1,6 @@
 """Write the site to disk: atomically, reproducibly, and without stale files.
 
-    index.html  compare.html  history.html  rejected.html  about.html
+    index.html  charts.html  compare.html  history.html  rejected.html  about.html
     entries/ID.html             a page for each entry
     data/list.js                all rows; data/entries/ID.js the layers of one entry
     static/ranking.css  static/ranking.js
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ai500.core import schema
 from ai500.core.atomic import explaining_write_errors, replace_bytes, write_json
 from ai500.core.errors import InputError
 from ai500.core.reading import read_json
@@ -39,7 +40,7 @@ STANDING_COLUMNS = tuple(field.name for field in dataclasses.fields(Standing))
 COLUMNS = tuple(field.name for field in dataclasses.fields(Entry))
 # No other file is ever removed, whatever `site.json` lists.
 _SITE_FILE = re.compile(
-    r"(index|compare|history|rejected|about)\.html|static/ranking\.(css|js)|data/list\.js"
+    r"(index|charts|compare|history|rejected|about)\.html|static/ranking\.(css|js)|data/list\.js"
     r"|entries/[0-9a-f]{16}\.html|data/entries/[0-9a-f]{16}\.js"
 )
 
@@ -144,8 +145,9 @@ def _read(
         if reason := _unshowable(entry):
             rejected.append(_rejection(submission, [reason]))
             continue
-        candidates[entry.id] = dataclasses.replace(submission, body="", layers=())
-        data = {"id": entry.id, "layers": layers_data(submission.layers)}
+        candidates[entry.id] = dataclasses.replace(submission, body="", layers=(), rooflines=())
+        rooflines = [schema.encode(drawing) for drawing in submission.rooflines]
+        data = {"id": entry.id, "layers": layers_data(submission.layers), "rooflines": rooflines}
         (drafts / f"{entry.id}.html").write_text(submission.body, encoding="utf-8")
         (drafts / f"{entry.id}.js").write_text(script("ai500.entry", data), encoding="utf-8")
     return list(candidates.values()), rejected
@@ -159,6 +161,7 @@ def _unshowable(entry: Entry) -> str:
         site = Site(title="", ranked=1, rejected=0)
         site.entry(entry, alone[entry.id], [entry], "")
         site.history(by_list([entry]))
+        site.charts(by_list([entry]), alone)
     except Exception as error:  # one entry must not prevent the list of all others
         return printable(f"its pages can't be made: {type(error).__name__}: {error}")
     return ""
@@ -192,8 +195,8 @@ def _by_rank(
 
 
 _FIXED = (
-    "index.html", "compare.html", "history.html", "rejected.html", "about.html", "data/list.js",
-    "static/ranking.css", "static/ranking.js",
+    "index.html", "charts.html", "compare.html", "history.html", "rejected.html", "about.html",
+    "data/list.js", "static/ranking.css", "static/ranking.js",
 )  # fmt: skip
 
 
@@ -228,10 +231,12 @@ def _pages(
         )  # fmt: skip
     yield "data/list.js", list_script(entries, standings_by_id)
     yield "rejected.html", site.page("rejected.html", submissions=rejected)
-    yield "history.html", site.history(by_list(entries))
+    lists = by_list(entries)
+    yield "history.html", site.history(lists)
+    yield "charts.html", site.charts(lists, standings_by_id)
     yield "compare.html", site.page("compare.html")
     yield "about.html", site.page("about.html")
-    yield "index.html", site.page("index.html")
+    yield "index.html", site.index(lists)
 
 
 def _drafts(pages: Iterable[tuple[str, str]], folder: Path) -> dict[str, Path]:

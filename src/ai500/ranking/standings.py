@@ -6,6 +6,7 @@ the same parts, since watts of accelerators and watts of whole nodes can't be co
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -29,6 +30,14 @@ class Standing:
     """Rank by VFLOPS per watt, over all editions; None also where power was not measured."""
     edition_energy_rank: int | None = None
     """Rank by VFLOPS per watt among the entries of its own edition."""
+    first_overlap: int | None = None
+    """Best rank that the ranges of the trials leave open; None: no other range overlaps its own."""
+    last_overlap: int | None = None
+    """Worst such rank."""
+    edition_first_overlap: int | None = None
+    """Best such rank among the entries of its own edition."""
+    edition_last_overlap: int | None = None
+    """Worst such rank among the entries of its own edition."""
 
 
 def standings(entries: Iterable[Entry]) -> dict[str, Standing]:
@@ -38,15 +47,47 @@ def standings(entries: Iterable[Entry]) -> dict[str, Standing]:
     in_edition: dict[str, int] = {}
     energy: dict[str, int] = {}
     energy_in_edition: dict[str, int] = {}
+    overlap: dict[str, tuple[int, int]] = {}
+    overlap_in_edition: dict[str, tuple[int, int]] = {}
     for members in by_list(entries).values():
         overall |= ranks(members)
         energy |= energy_ranks(members)
+        overlap |= overlaps(members)
         for edition in sorted({entry.edition for entry in members}):
             of_edition = [entry for entry in members if entry.edition == edition]
             in_edition |= ranks(of_edition)
             energy_in_edition |= energy_ranks(of_edition)
+            overlap_in_edition |= overlaps(of_edition)
     tables = (overall, in_edition, energy, energy_in_edition)
-    return {entry.id: Standing(*(table.get(entry.id) for table in tables)) for entry in entries}
+    nothing = (None, None)
+    return {
+        entry.id: Standing(
+            *(table.get(entry.id) for table in tables),
+            *overlap.get(entry.id, nothing),
+            *overlap_in_edition.get(entry.id, nothing),
+        )
+        for entry in entries
+    }
+
+
+def overlaps(members: Sequence[Entry]) -> dict[str, tuple[int, int]]:
+    """Return the ranks that the trials leave open, by id, where ranges of trials overlap.
+
+    An entry may have the rank after all systems whose slowest trial is faster than its fastest, and
+    at worst that of the last system whose fastest trial is not slower than its slowest. `members`
+    is one list, best first.
+    """
+    best = best_of_systems(members)
+    lows = sorted(entry.trial_range[0] for entry in best)
+    highs = sorted(entry.trial_range[1] for entry in best)
+    ranks_by_id = {}
+    for entry in best:
+        low, high = entry.trial_range
+        first = 1 + len(best) - bisect_right(lows, high)
+        last = len(best) - bisect_left(highs, low)
+        if first != last:
+            ranks_by_id[entry.id] = first, last
+    return ranks_by_id
 
 
 def energy_ranks(members: Sequence[Entry]) -> dict[str, int]:
@@ -104,14 +145,16 @@ def ranks(members: Sequence[Entry], *, figure: Callable[[Entry], float] = vflops
 
     `members` is one list, best first by the figure.
     """
-    systems: set[tuple[str, str]] = set()
-    best = []
-    for entry in members:
-        if entry.system_key not in systems:
-            systems.add(entry.system_key)
-            best.append(entry)
     ranks_by_id: dict[str, int] = {}
-    for _, equal in groupby(best, key=figure):
+    for _, equal in groupby(best_of_systems(members), key=figure):
         rank = len(ranks_by_id) + 1
         ranks_by_id |= {entry.id: rank for entry in equal}
     return ranks_by_id
+
+
+def best_of_systems(members: Iterable[Entry]) -> list[Entry]:
+    """Return the first entry of each system."""
+    best: dict[tuple[str, str], Entry] = {}
+    for entry in members:
+        best.setdefault(entry.system_key, entry)
+    return list(best.values())

@@ -41,6 +41,7 @@ from ai500.records.search import TrialSearchScore as TrialSearchScore
 from ai500.records.system import Cluster as Cluster
 from ai500.records.system import JobLimits as JobLimits
 from ai500.records.system import Node as Node
+from ai500.records.system import QosLimits as QosLimits
 from ai500.records.system import Slot as Slot
 from ai500.records.system import System as System
 from ai500.records.training import BootstrapRecord as BootstrapRecord

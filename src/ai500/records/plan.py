@@ -37,25 +37,25 @@ class Operations:
     """Operations of one image and one optimizer step, by a named convention [D5]."""
 
     convention: str
-    forward_per_image: int
-    backward_per_image: int
+    forward_per_sample: int
+    backward_per_sample: int
     update_per_step: int
     parameters: int
     uncounted: dict[str, int] = field(default_factory=dict)
     """Operator that no rule counts → number in one step [D23]; empty: all are counted."""
 
     @property
-    def per_image(self) -> int:
+    def per_sample(self) -> int:
         """Operations of training on one image: forward and backward."""
-        return self.forward_per_image + self.backward_per_image
+        return self.forward_per_sample + self.backward_per_sample
 
     def per_step(self, batch_size: int) -> int:
-        """Compute the operations of one optimizer step on `batch_size` images [D12]."""
-        return self.training(images=batch_size, steps=1)
+        """Compute the operations of one optimizer step on `batch_size` samples [D12]."""
+        return self.training(samples=batch_size, steps=1)
 
-    def training(self, *, images: int, steps: int) -> int:
-        """Compute the operations of training on `images` in `steps` optimizer steps [D12]."""
-        return images * self.per_image + steps * self.update_per_step
+    def training(self, *, samples: int, steps: int) -> int:
+        """Compute the operations of training on `samples` in `steps` optimizer steps [D12]."""
+        return samples * self.per_sample + steps * self.update_per_step
 
 
 def most_uncounted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

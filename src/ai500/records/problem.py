@@ -43,7 +43,7 @@ class Hyperparameters:
     """η of LARS."""
 
     @property
-    def images_per_step(self) -> int:
+    def samples_per_step(self) -> int:
         """Images per accelerator and optimizer step."""
         return self.batch_size * self.accumulation
 
@@ -97,7 +97,7 @@ class ProblemClass:
     normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and standard deviation of each channel over the training samples; None: fixed by the
     workload, or unknown until the user's data is read."""
-    seconds_per_image: float | None = None
+    seconds_per_sample: float | None = None
     """Seconds per image on one slot of `measured_on`, for estimates; None: not measured."""
     measured_on: str | None = None
     search: Search | None = None

@@ -28,7 +28,7 @@ class RankCapture:
     device_name: str
     seconds_per_step: float
     """Seconds per step without the profiler."""
-    images_per_step: int
+    samples_per_step: int
     """Images per step of all ranks."""
     clock_offset_seconds: float
     """Wall clock of the rank's host minus that of rank 0."""

@@ -10,10 +10,12 @@
         trial.json  bootstraps.json  placement.json  jobs.json  ensemble.json  score.json
         bootstraps/000.bootstrap
         placements/NODE-000.json  barrier.json  slurm/001.sh      (on a cluster)
+        reports/0-1-started               (scheduler.follow = "events", until they are read)
         systems/HOST-000.json  meters/HOST-000.jsonl
         pictures/pictures.json  pictures/*.png          (of some workloads)
         members/000/
           task.json  events.jsonl  log.txt  progress.json  record.json  exit-000.json
+          log-001.txt                                   (a gang's member on several nodes)
           checkpoint.pt  checkpoint.pt.previous         (the latter while it trains)
           checkpoint.npz  checkpoint.npz.previous       (the same, of frameworks but PyTorch)
           validation.npy  out_of_bag.npy
@@ -79,6 +81,14 @@ class MemberFolder:
         """Files of checkpoints, PyTorch's and another framework's: a member has one of them."""
         return self.checkpoint, self.array_checkpoint
 
+    def node_log(self, node: int) -> Path:
+        """Return the log of one of its nodes in a gang: two nodes would tear each other's lines."""
+        return self.log if node == 0 else self.path / f"log-{node:03d}.txt"
+
+    def logs(self) -> list[Path]:
+        """Return the logs of all its nodes, the first node's first."""
+        return [self.log, *sorted(self.path.glob("log-*.txt"))]
+
     def exit(self, node: int) -> Path:
         """Return the file in which the agent of one of its nodes records how its worker ended."""
         return self.path / f"exit-{node:03d}.json"
@@ -98,6 +108,7 @@ class TrialFolder:
         self.placement = path / "placement.json"
         self.jobs = path / "jobs.json"
         self.barrier = path / "barrier.json"
+        self.reports = path / "reports"
         self.ensemble = path / "ensemble.json"
         self.score = path / "score.json"
         self.meters = path / "meters"
@@ -114,6 +125,15 @@ class TrialFolder:
     def node_description(self, host: str, member: int) -> Path:
         """Return the path of the member's view of a node: it may see only a part of it."""
         return self.systems / f"{host}-{member:03d}.json"
+
+    def hosts_of_members(self) -> dict[int, list[str]]:
+        """Return the nodes that trained each member, by the names of their descriptions."""
+        hosts: dict[int, list[str]] = {}
+        for file in sorted(self.systems.glob("*-*.json")):
+            host, _, member = file.stem.rpartition("-")
+            if member.isdigit():
+                hosts.setdefault(int(member), []).append(host)
+        return hosts
 
     def bootstrap(self, member: int) -> Path:
         """Return the path of the member's repeat counts."""
@@ -210,15 +230,8 @@ class RunFolder:
             raise RunFolderError(
                 f"{path} is not a run folder ({reason}).", path=path, remedy=remedy
             )
-        state = read(RunState, run.state)
-        if state.format != FORMAT:
-            raise RunFolderError(
-                f"{path} has layout {state.format}, this version reads {FORMAT}.",
-                key="format",
-                value=state.format,
-                path=path,
-                remedy=f"Use ai500 {state.version}, which wrote it.",
-            )
+        _require_layout(path, _read_sealed(run.state)[0])
+        read(RunState, run.state)
         return run
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
@@ -235,6 +248,22 @@ class RunFolder:
     def holder(self) -> tuple[str, int] | None:
         """Return host and process id of the run's controller; None without one."""
         return holder_of(self.lock_file)
+
+
+def _require_layout(path: Path, state: Any) -> None:
+    """Refuse a run folder of another layout, before its other keys are decoded."""
+    layout = state.get("format") if isinstance(state, dict) else None
+    if layout != FORMAT and isinstance(layout, int):
+        version = state.get("version")
+        raise RunFolderError(
+            f"{path} has layout {layout}, this version reads {FORMAT}.",
+            key="format",
+            value=layout,
+            path=path,
+            remedy=f"Use ai500 {version}, which wrote it."
+            if isinstance(version, str) and version
+            else "Use the version of ai500 that wrote it.",
+        )
 
 
 def _make_parents(target: Path) -> None:

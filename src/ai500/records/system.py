@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,20 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
+class QosLimits:
+    """Limits of one quality of service; resources by Slurm's names: cpu, gres/gpu, node."""
+
+    name: str
+    per_job: dict[str, int] = field(default_factory=dict)
+    per_user: dict[str, int] = field(default_factory=dict)
+    """Most that one user's jobs take at the same time."""
+    group: dict[str, int] = field(default_factory=dict)
+    """Most that all jobs of the QOS take at the same time."""
+    jobs_per_user: int | None = None
+    max_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobLimits:
     """Limits and defaults of a partition that decide whether a plan can run as it says."""
 
@@ -57,6 +71,8 @@ class JobLimits:
     exclusive: bool = False
     """True if the partition gives whole nodes to jobs."""
     gpu_types: tuple[str, ...] = ()
+    qos: tuple[QosLimits, ...] = ()
+    """Limits of the job's QOS and the partition's, where Slurm enforces them."""
 
 
 @dataclass(frozen=True, slots=True)

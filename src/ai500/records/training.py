@@ -72,7 +72,9 @@ class Task:
     """True if the job itself stages the data."""
     scratch: str | None
     node_members: tuple[int, ...]
-    """Members that are mapped to this member's nodes; a staged copy holds their samples."""
+    """Members that are mapped to this member's nodes; a staged copy holds their samples.
+
+    Empty: any may meet there, as those of a job array do; the copy holds every sample."""
     folder: str
     checkpoint_seconds: float
     convention: str
@@ -120,7 +122,7 @@ class Progress:
     step: int
     steps_per_epoch: int
     loss: float | None
-    images_per_second: float | None
+    samples_per_second: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class TrainRecord:
 
     member: int
     parameters: int | None
-    images: int
+    samples: int
     steps: int
     epochs: int
     world_size: int

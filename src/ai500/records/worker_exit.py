@@ -11,6 +11,8 @@ ExitCause = Literal[
     "out_of_memory", "signal", "time_limit", "node_failure", "preempted", "not_started",
     "environment", "input", "error",
 ]  # fmt: skip
+CHECKPOINTED_EXIT_CODE = 75
+"""Exit code of a member that was stopped and wrote a checkpoint: requeue it (EX_TEMPFAIL)."""
 SIGNAL_EXIT = 128
 """A shell's exit code of a process that a signal ended is 128 + the signal's number."""
 NOT_STARTED_EXITS = (126, 127)
@@ -107,4 +109,6 @@ def exit_remedy(cause: ExitCause | None, *, run: str) -> str:
         )
     if cause in ("environment", "input"):
         return f"Mend what the error names; then {resume} repeats only what failed."
+    if cause == "error":
+        return f"Once what the error names is mended, {resume} repeats only what failed."
     return f"{resume} repeats only what failed."

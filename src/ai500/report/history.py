@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ai500.core.events import Event
-from ai500.metrics.trials import TRAINING_EVENTS
+from ai500.core.events import TRAINING_EVENTS, Event
 
 
 @dataclass(frozen=True)

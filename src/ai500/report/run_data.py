@@ -18,6 +18,7 @@ from ai500.core.events import Event
 from ai500.core.reading import MAX_TEXT_BYTES, parse_toml, read_bytes
 from ai500.inventory.description import NodeDescription
 from ai500.inventory.node import recorded_nodes
+from ai500.metrics.node_health import Sign, trial_signs
 from ai500.parallel.sharing import describe_strategies
 from ai500.records import (
     BootstrapRecord,
@@ -78,6 +79,8 @@ class RunData:
     recorded with its first."""
     nodes: Sequence[NodeDescription]
     """Nodes that trained, described by themselves; empty in runs of older versions."""
+    signs: Sequence[Sign]
+    """Signs of sick nodes in the shown trial."""
 
     @property
     def trial_folder(self) -> TrialFolder:
@@ -126,19 +129,10 @@ def read_run_data(run: RunFolder) -> RunData:
         bootstraps={record.member: record for record in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={job.member: job for job in _all(JobRecord, trial.jobs)},
-        hosts=_hosts(trial),
+        hosts=trial.hosts_of_members(),
         nodes=recorded_nodes(run),
+        signs=trial_signs(run, plan, log, trial=number),
     )
-
-
-def _hosts(trial: TrialFolder) -> dict[int, list[str]]:
-    """Return the hosts of each member by the names of their descriptions."""
-    hosts: dict[int, list[str]] = {}
-    for file in sorted(trial.systems.glob("*-*.json")):
-        host, _, member = file.stem.rpartition("-")
-        if member.isdigit():
-            hosts.setdefault(int(member), []).append(host)
-    return hosts
 
 
 def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:

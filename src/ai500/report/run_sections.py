@@ -23,6 +23,9 @@ EFFECTIVE_SHOWN = (
 )  # fmt: skip
 """Settings of a worker that the Software section shows; the findings compare all of them."""
 HOSTS_NAMED = 8
+NODES_TO_TEST = (
+    "Nodes unlike the others of the trial, or with errors: a reason to test them, no proof."
+)
 
 
 def timeline_figure(run: RunData, *, noun: str) -> Figure:
@@ -183,6 +186,9 @@ def _plain(value: object) -> str:
 def system_section(run: RunData) -> Section:
     """Show the machine that planned, the nodes that trained, and a person's notes on them."""
     tables = [system_table(run)]
+    if run.signs:
+        rows = [(", ".join(sign.hosts), sign.kind, sign.text) for sign in run.signs]
+        tables.append(Table(("node", "sign", ""), rows, title="Nodes to test", note=NODES_TO_TEST))
     if len(run.nodes) > 1:
         tables.append(Table(("", ""), summary.totals(run.nodes), title="All nodes"))
     for number, kind in enumerate(summary.kinds(run.nodes)):

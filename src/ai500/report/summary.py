@@ -43,12 +43,22 @@ def vflops_over_trials(score: Score) -> str:
 
 def range_over_trials(score: Score) -> str:
     """Format the trials' range of VFLOPS in the unit of the score; empty for a single trial."""
-    rates = [trial.vflops for trial in score.trials if trial.complete and trial.vflops is not None]
-    if score.vflops is None or len(rates) < 2:
+    spread = trial_range(score)
+    if score.vflops is None or spread is None:
         return ""
     factor, _ = si_prefix(score.vflops)
-    low, high = (f"{rate / factor:.4g}" for rate in (min(rates), max(rates)))
-    return f"{low}–{high} over {len(rates)} trials"
+    low, high = (f"{rate / factor:.4g}" for rate in spread)
+    return f"{low}–{high} over {len(_rates(score))} trials"
+
+
+def trial_range(score: Score) -> tuple[float, float] | None:
+    """Return the lowest and the highest VFLOPS of the complete trials; None: fewer than two."""
+    rates = _rates(score)
+    return None if len(rates) < 2 else (min(rates), max(rates))
+
+
+def _rates(score: Score) -> list[float]:
+    return [trial.vflops for trial in score.trials if trial.complete and trial.vflops is not None]
 
 
 def which_trials(score: Score) -> str:

@@ -168,12 +168,12 @@ def read_run(folder: RunFolder) -> RunFacts:
 
 def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dict[str, Any]:
     placed = _matmul_operations(plan, scored) or scored
-    steps, images = member.steps, member.images
-    training = placed.training(images=images, steps=steps)
+    steps, samples = member.steps, member.samples
+    training = placed.training(samples=samples, steps=steps)
     return {
         "convention": placed.convention,
         "operations_per_step": training / steps,
-        "flops_factor": training / scored.training(images=images, steps=steps),
+        "flops_factor": training / scored.training(samples=samples, steps=steps),
     }
 
 
@@ -209,7 +209,7 @@ def _matmul_operations(plan: Plan, counted: Operations) -> Operations | None:
     """
     official = shipped_operations(plan.workload, plan.problem_class, counted.convention)
     by_matmul = shipped_operations(plan.workload, plan.problem_class, "matmul")
-    if official and by_matmul and official.forward_per_image == counted.forward_per_image:
+    if official and by_matmul and official.forward_per_sample == counted.forward_per_sample:
         return by_matmul
     try:
         from ai500.operations import count, example_input

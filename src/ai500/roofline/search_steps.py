@@ -72,7 +72,7 @@ def _matmul(plan: Plan, model: Model) -> Operations:
 def _per_unit(count: Operations, model: Model, chunk: Chunk) -> int:
     """Return the operations of a training step or of an image's validation."""
     if chunk.phase == "validate":
-        return count.forward_per_image
+        return count.forward_per_sample
     return count.per_step(model.candidate.batch_size)
 
 

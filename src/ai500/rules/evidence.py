@@ -7,7 +7,7 @@ untrusted author: a missing value, or one of another type, is None.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 from ai500.core import events as events_file
 from ai500.core.clocks import Host, host_of
 from ai500.core.errors import InputError, RunFolderError
-from ai500.core.events import Event
+from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.inventory.description import NodeDescription
 from ai500.metrics.equations import Direction
+from ai500.metrics.node_health import Sign, trial_signs
 from ai500.operations.graph_file import graph_digest, read_graph, recount
 from ai500.operations.shipped import ModelIdentity, shipped_model
 from ai500.records import (
@@ -106,6 +107,8 @@ class TrialEvidence:
     nodes: Sequence[tuple[int, NodeDescription]] = ()
     """Descriptions of the nodes, each by the member that recorded it."""
     meter_spans: Sequence[MeterSpan] = ()
+    signs: Sequence[Sign] = ()
+    """Signs of sick nodes."""
     program_evidence: object | None = None
     """Evidence that only the trial's program reads, such as the histories of a search."""
 
@@ -146,6 +149,24 @@ class Evidence:
             for member in trial.members:
                 yield f"member {member.member} of trial {trial.trial}", member
 
+    @cached_property
+    def events_by_trial(self) -> dict[Any, list[Event]]:
+        """Events of trials by the trial's number, in the order of the log."""
+        groups: dict[Any, list[Event]] = {}
+        for event in self.events:
+            if "trial" in event:
+                groups.setdefault(event["trial"], []).append(event)
+        return groups
+
+    @cached_property
+    def events_by_member(self) -> dict[tuple[Any, Any], list[Event]]:
+        """Training events by trial and member, in the order of the log."""
+        groups: dict[tuple[Any, Any], list[Event]] = {}
+        for event in self.events:
+            if event["event"] in TRAINING_EVENTS:
+                groups.setdefault((event.get("trial"), event.get("member")), []).append(event)
+        return groups
+
     def events_of(self, kind: str) -> list[Event]:
         """Return the events of a kind, in the order of the log."""
         return [event for event in self.events if event["event"] == kind]
@@ -182,7 +203,13 @@ def evidence_of(
         reference=reference_class(plan),
         plan=plan,
         score=score,
-        trials=[_trial(run, trial.trial, read_program_evidence) for trial in score.trials],
+        trials=[
+            replace(
+                _trial(run, trial.trial, read_program_evidence),
+                signs=trial_signs(run, plan, events, trial=trial.trial),
+            )
+            for trial in score.trials
+        ],
         read_facts=read_facts,
         events=events,
         system=run_folder.read(System, run.system) if run.system.exists() else None,

@@ -14,13 +14,14 @@ from statistics import median
 from typing import Any
 
 from ai500.core.clocks import MAX_DRIFT, Clocks, Measurement, host_of
-from ai500.core.events import Event
+from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.core.units import human_seconds, human_si
-from ai500.inventory.peaks import data_sheet, largest_flops
-from ai500.metrics.trials import TRAINING_EVENTS
+from ai500.inventory.description import Processors
+from ai500.inventory.peaks import data_sheet, known_instructions, largest_flops, processor_flops
+from ai500.metrics.node_health import timed_epochs
 from ai500.records import TrialScore
 from ai500.rules.evidence import Evidence, TrialEvidence, effective
-from ai500.rules.record_rules import events_by_member, is_script, members_with_events
+from ai500.rules.record_rules import is_script, members_with_events
 from ai500.rules.rule import RUN_AGAIN, Observation, rule
 
 # Winograd's F(4×4, 3×3) does 36 multiplications where 144 are counted (Lavin and Gray, 2016); no
@@ -55,7 +56,7 @@ MICROSECONDS = 6
 
 @rule(source="vendors' data sheets")
 def possible_rate(evidence: Evidence) -> Iterator[Observation]:
-    """Score no rate that the accelerators can't reach: four times their peak by name."""
+    """Score no rate that the devices can't reach: four times their peak by name or description."""
     precisions = {
         effective(member, "numerics", "precision") or evidence.plan.hyperparameters.precision
         for member in evidence.members
@@ -67,10 +68,14 @@ def possible_rate(evidence: Evidence) -> Iterator[Observation]:
         devices, limit = evidence.plan.system_scale, 0.0
         for precision in map(str, precisions):
             if evidence.plan.device == "cpu":
-                rate = largest_flops("", precision, cores=_cores(evidence, trial))
+                rate = _processor_flops(evidence, trial, precision)
             else:
                 rate = devices * max(largest_flops(name, precision) for name in names)
             limit = max(limit, FAST_ALGORITHMS * rate)
+        if limit == 0.0:
+            message = f"trial {trial.trial}: no peak follows from its nodes' own descriptions"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+            continue
         if score.flops > limit:
             yield Observation(
                 f"trial {trial.trial}: {human_si(score.flops)}FLOPS in {'/'.join(precisions)} is "
@@ -89,13 +94,18 @@ def _scored_trials(evidence: Evidence) -> Iterator[tuple[TrialEvidence, TrialSco
             yield records[score.trial], score
 
 
-def _by_trial(evidence: Evidence) -> dict[Any, list[Event]]:
-    """Group the events of trials by their number, in the order of the log."""
-    groups: dict[Any, list[Event]] = {}
-    for event in evidence.events:
-        if "trial" in event:
-            groups.setdefault(event["trial"], []).append(event)
-    return groups
+def _processor_flops(evidence: Evidence, trial: TrialEvidence, precision: str) -> float:
+    """Return the peak of the CPUs of a trial's nodes; 0: a node's is unknown."""
+    if not trial.nodes:  # a script's; for others rule "accelerators as described" reports it
+        any_processor = Processors(cores=_cores(evidence, trial), instructions=known_instructions())
+        return processor_flops(any_processor, precision) or 0.0
+    by_host = {
+        node.hostname: processor_flops(node.processors, precision) or 0.0 for _, node in trial.nodes
+    }
+    planned = {share.node for mapping in evidence.plan.mapping for share in mapping.shares}
+    if len(by_host) < len(planned) or 0.0 in by_host.values():
+        return 0.0
+    return sum(by_host.values())
 
 
 def _cores(evidence: Evidence, trial: TrialEvidence) -> int:
@@ -133,7 +143,7 @@ def under_submitted_ceilings(evidence: Evidence) -> Iterator[Observation]:
 def least_step_time(evidence: Evidence) -> Iterator[Observation]:
     """Take longer for a step than a kernel takes to start."""
     for trial, member, events in members_with_events(evidence):
-        for earlier, epoch in _epochs(events):
+        for earlier, epoch in timed_epochs(events):
             seconds, steps = epoch["monotonic"] - earlier["monotonic"], epoch["steps"]
             if seconds < steps * LEAST_STEP_SECONDS:
                 yield Observation(
@@ -152,7 +162,7 @@ def whole_first_epoch(evidence: Evidence) -> Iterator[Observation]:
     for trial, member, events in members_with_events(evidence):
         seconds = {
             epoch["epoch"]: epoch["monotonic"] - earlier["monotonic"]
-            for earlier, epoch in _epochs(events)
+            for earlier, epoch in timed_epochs(events)
         }
         others = [value for number, value in seconds.items() if number != 1]
         if 1 in seconds and others and seconds[1] < share * median(others):
@@ -163,26 +173,11 @@ def whole_first_epoch(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
-def _epochs(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
-    """Yield each epoch with the event before it, where both clocks can be compared.
-
-    An epoch that an interruption divided has no length.
-    """
-    for earlier, later in pairwise(events):
-        if (
-            later["event"] == "epoch"
-            and earlier["event"] not in ("resumed", "interrupted")
-            and host_of(earlier) == host_of(later)
-        ):
-            yield earlier, later
-
-
 @rule(source="decision D6")
 def window_as_controlled(evidence: Evidence) -> Iterator[Observation]:
     """Train between the trial's start and its aggregation, by the controller's own clock."""
-    by_trial = _by_trial(evidence)
     for trial in evidence.trials:
-        events = by_trial.get(trial.trial, [])
+        events = evidence.events_by_trial.get(trial.trial, [])
         starts = [event for event in events if event["event"] == "trial_start"]
         results = [event for event in events if event["event"] == "aggregate"]
         training = [event for event in events if event["event"] in TRAINING_EVENTS]
@@ -220,7 +215,7 @@ def _outside(event: Event, start: Event, result: Event, clocks: Clocks) -> float
 @rule(source="decision D6")
 def one_boot_of_an_attempt(evidence: Evidence) -> Iterator[Observation]:
     """Record one attempt of a member on one boot of one host: another boot is another attempt."""
-    for (trial, member), events in events_by_member(evidence).items():
+    for (trial, member), events in evidence.events_by_member.items():
         hosts: dict[Any, set[Any]] = {}
         for event in events:
             hosts.setdefault(event.get("attempt"), set()).add(host_of(event))
@@ -236,7 +231,7 @@ def one_boot_of_an_attempt(evidence: Evidence) -> Iterator[Observation]:
 @rule(source="decision D6")
 def steady_clocks(evidence: Evidence) -> Iterator[Observation]:
     """Measure offsets that a clock can have: steady on a host, and none against itself."""
-    for trial, events in _by_trial(evidence).items():
+    for trial, events in evidence.events_by_trial.items():
         measured: dict[Any, list[Measurement]] = {}
         for event in events:
             if event["event"] == "clock":
@@ -379,7 +374,7 @@ def no_copied_members(evidence: Evidence) -> Iterator[Observation]:
         owner = f"member {member.member} of trial {trial}"
         same_losses: Counter[str] = Counter()
         same_times: Counter[str] = Counter()
-        epochs = list(_epochs(events))
+        epochs = list(timed_epochs(events))
         for earlier, epoch in epochs:
             number = str(epoch["epoch"])
             first = losses.setdefault((number, epoch.get("loss") or owner), owner)
@@ -412,7 +407,10 @@ def accelerators_as_described(evidence: Evidence) -> Iterator[Observation]:
             for member, node in trial.nodes
             for device in node.accelerators
         }
-        if plan.device != "cpu":
+        if plan.device != "cpu" and not devices:
+            message = f"trial {trial.trial}: no library of its nodes lists accelerators"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+        elif plan.device != "cpu":
             claimed = len(
                 {(s.node, slot) for m in plan.mapping if m.wave == 0 for s in m.shares
                  for slot in s.slots}

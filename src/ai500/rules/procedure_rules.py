@@ -22,7 +22,7 @@ from ai500.records import (
     most_uncounted,
 )
 from ai500.rules.evidence import CountedGraph, Evidence, effective, optimizer_groups
-from ai500.rules.record_rules import events_by_member, is_script, members_with_events
+from ai500.rules.record_rules import is_script, members_with_events
 from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
 
 # Paths that the rules read from a worker's record besides the facts.
@@ -32,7 +32,7 @@ CLOCK_TOLERANCE_SECONDS, CLOCK_TOLERANCE_SHARE = 5.0, 0.01
 # Operations that a batch does once, such as a detector's anchors, are divided among its images: a
 # member's batch is larger than that of the shipped count, so it may count less, never more.
 SHARED_WORK = 1e-4
-COUNTS = ("forward_per_image", "backward_per_image", "update_per_step", "uncounted")
+COUNTS = ("forward_per_sample", "backward_per_sample", "update_per_step", "uncounted")
 # Shares of a trial's time above which late starts and idle time are reported.
 START_SKEW_SHARE, IDLE_SHARE = 0.02, 0.1
 
@@ -329,14 +329,14 @@ def whole_epochs(evidence: Evidence) -> Iterator[Observation]:
         whole = drawn.get((event["trial"], event["member"]), samples)
         expected = whole // batch * batch
         # A script may train on its last, incomplete batch.
-        if event.get("images") not in (expected, whole if is_script(evidence) else expected):
-            epochs[event["images"], expected] += 1
-    for (images, expected), count in sorted(epochs.items()):
+        if event.get("samples") not in (expected, whole if is_script(evidence) else expected):
+            epochs[event["samples"], expected] += 1
+    for (samples, expected), count in sorted(epochs.items()):
         yield Observation(
-            f"{count} epochs of members were of {images} samples, not of {expected}",
+            f"{count} epochs of members were of {samples} samples, not of {expected}",
             advice="Leave data.path out, and run it again.",
             reference=str(expected),
-            run=str(images),
+            run=str(samples),
         )
 
 
@@ -355,7 +355,7 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
                 f"{kinds[-1] if kinds else 'nothing'!r}, not with 'first_batch' and 'end'",
                 RUN_AGAIN,
             )
-    for (trial, member), events in events_by_member(evidence).items():
+    for (trial, member), events in evidence.events_by_member.items():
         for earlier, later in pairwise(events):
             # Monotonic clocks of two hosts, or of two boots of one host, can't be compared.
             same_clock = host_of(earlier) == host_of(later)
@@ -370,7 +370,7 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
 @rule(source="decision D6")
 def clocks_agree(evidence: Evidence) -> Iterator[Observation]:
     """Measure the same duration by the wall clock and by the monotonic clock of a host."""
-    for (trial, member), events in events_by_member(evidence).items():
+    for (trial, member), events in evidence.events_by_member.items():
         first, last = events[0], events[-1]
         if host_of(first) != host_of(last):
             continue
@@ -533,6 +533,18 @@ def intact_checkpoints(evidence: Evidence) -> Iterator[Observation]:
         )
 
 
+@rule(source="V2 §5.3.3", severity="note")
+def healthy_nodes(evidence: Evidence) -> Iterator[Observation]:
+    """Disclose nodes that may be sick: slower steps than on the others, errors, lower clocks."""
+    for trial in evidence.trials:
+        for sign in trial.signs:
+            yield Observation(
+                f"trial {trial.trial}: {sign}",
+                advice="Test the node; on Slurm, slurm.exclude leaves it out.",
+                run=", ".join(sign.hosts),
+            )
+
+
 PROCEDURE_RULES = (
     enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
     derived_seeds, complete_records,
@@ -540,5 +552,5 @@ PROCEDURE_RULES = (
     operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, open_code,
-    open_collective, parallelism_as_planned, skipped_steps, intact_checkpoints,
+    open_collective, parallelism_as_planned, skipped_steps, intact_checkpoints, healthy_nodes,
 )  # fmt: skip

@@ -13,7 +13,6 @@ from typing import Any
 from ai500.core import schema
 from ai500.core.clocks import host_of
 from ai500.core.events import Event
-from ai500.metrics.trials import TRAINING_EVENTS
 from ai500.parallel.parallelism_controller import Degrees
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, effective
@@ -29,23 +28,14 @@ UNCOMPARED_FIELDS = {
     "train_samples", "validation_samples", "classes", "input_shape", "target_quality",
     "penalty_exponent",
     # estimates
-    "seconds_per_image", "measured_on",
+    "seconds_per_sample", "measured_on",
 }  # fmt: skip
 """Fields of a problem class that rule "registered class" leaves to other rules."""
 
 
-def events_by_member(evidence: Evidence) -> dict[tuple[Any, Any], list[Event]]:
-    """Group training events by trial and member, in the order of the log."""
-    groups: dict[tuple[Any, Any], list[Event]] = {}
-    for event in evidence.events:
-        if event["event"] in TRAINING_EVENTS:
-            groups.setdefault((event.get("trial"), event.get("member")), []).append(event)
-    return groups
-
-
 def members_with_events(evidence: Evidence) -> Iterator[tuple[int, TrainRecord, list[Event]]]:
     """Yield trial, record and training events of every member that has a record."""
-    events = events_by_member(evidence)
+    events = evidence.events_by_member
     for trial in evidence.trials:
         for member in trial.members:
             yield trial.trial, member, events.get((trial.trial, member.member), [])
@@ -262,17 +252,17 @@ def consistent_records(evidence: Evidence) -> Iterator[Observation]:
     batch = evidence.plan.global_batch_size
     for trial, member, events in members_with_events(evidence):
         epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
-        images, steps = (
-            sum(event[key] for event in epochs.values()) for key in ("images", "steps")
+        samples, steps = (
+            sum(event[key] for event in epochs.values()) for key in ("samples", "steps")
         )
         evaluated = sorted({event["epoch"] for event in events if event["event"] == "quality"})
         pairs: list[tuple[str, Any, Any]] = [
-            ("samples", member.images, images),
+            ("samples", member.samples, samples),
             ("steps", member.steps, steps),
             ("epochs", member.epochs, len(epochs)),
         ]
         if not is_script(evidence):  # its last batch may be incomplete
-            pairs.append(("samples of its steps", steps * batch, images))
+            pairs.append(("samples of its steps", steps * batch, samples))
         evaluation_epochs = effective(member, "evaluation_epochs")
         if evaluation_epochs is not None:
             pairs.append(("evaluation epochs", ranges(evaluation_epochs), ranges(evaluated)))

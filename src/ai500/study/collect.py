@@ -19,15 +19,15 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPo
     if point.run is None:
         return MissingPoint(point.name, point.label, point.impossible or "not possible here", False)
     path = folder.run_path(point.run)
-    run = RunFolder(path)
-    if not run.state.exists():
+    if not RunFolder(path).state.exists():
         return MissingPoint(point.name, point.label, "not run yet", False)
+    run = RunFolder.open(path)
     plan = run_folder.read(Plan, run.plan)
     if run_folder.state_of(run, plan) != "finished":
         return MissingPoint(point.name, point.label, f"not finished: {path}", run.score.exists())
     score, hyper = run_folder.read(Score, run.score), plan.hyperparameters
     run_events, conditions = list(events.read_checked(run.events)), read_conditions(path)
-    images = plan.steps_per_epoch * plan.global_batch_size * hyper.epochs * plan.ensemble_size
+    samples = plan.steps_per_epoch * plan.global_batch_size * hyper.epochs * plan.ensemble_size
     return PointResult(
         name=point.name,
         label=point.label,
@@ -45,7 +45,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPo
         schedule=hyper.schedule,
         decay_epochs=hyper.decay_epochs,
         decay_power=hyper.decay_power,
-        images_per_second=images / score.seconds if program_of(plan) is ENSEMBLE else None,
+        samples_per_second=samples / score.seconds if program_of(plan) is ENSEMBLE else None,
         wall_seconds=wall_seconds(run),
         seed=plan.seed,
         members=_members(run_events, plan, score),

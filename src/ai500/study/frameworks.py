@@ -57,7 +57,7 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
     if reference is None:
         return lines
     for point in by_name.values():
-        speed = _ratio(point.images_per_second, reference.images_per_second)
+        speed = _ratio(point.samples_per_second, reference.samples_per_second)
         difference = point.ensemble_quality - reference.ensemble_quality
         lines.append(
             f"{point.label}: {speed} of PyTorch's {_samples(points)} per second, "
@@ -73,13 +73,13 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     measured = [
         NamedDot(
             point.label,
-            point.images_per_second,
+            point.samples_per_second,
             point.ensemble_quality,
             point.score.members_mean_quality,
             point.timing_valid,
         )
         for point in points
-        if point.images_per_second is not None
+        if point.samples_per_second is not None
     ]
     if not measured:
         return Figure(title, None, f"{_samples(points).capitalize()} per second: not measured.")
@@ -110,7 +110,7 @@ def table(points: Sequence[PointResult]) -> Section:
     rows = [
         (
             point.label,
-            _number(point.images_per_second, ".1f"),
+            _number(point.samples_per_second, ".1f"),
             _number(point.score.ensemble_quality, ".4f"),
             _number(point.score.members_mean_quality, ".4f"),
             _number(point.score.operations, ".6g"),

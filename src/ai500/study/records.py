@@ -87,7 +87,7 @@ class PointResult:
     schedule: str
     decay_epochs: tuple[int, ...]
     decay_power: float
-    images_per_second: float | None
+    samples_per_second: float | None
     """Images of all members together; None for a search, whose models differ."""
     wall_seconds: float | None
     """From start to end of the command, without interruptions."""
@@ -100,12 +100,12 @@ class PointResult:
     """Busy fraction of the machine's cores just before the run; None: not measured."""
 
     @property
-    def model_images_per_second(self) -> float | None:
+    def model_samples_per_second(self) -> float | None:
         """Images per second of one model, the mean over the members' own times; None: a search."""
-        if self.images_per_second is None or not self.members:
+        if self.samples_per_second is None or not self.members:
             return None
-        images = self.steps_per_epoch * self.global_batch_size * self.epochs
-        return images / fmean(member.seconds for member in self.members)
+        samples = self.steps_per_epoch * self.global_batch_size * self.epochs
+        return samples / fmean(member.seconds for member in self.members)
 
     @property
     def flops(self) -> float:

@@ -161,7 +161,7 @@ def _collect_point(
 
 def _runs(folder: StudyFolder, plan: StudyPlan) -> list[RunFolder]:
     paths = [folder.run_path(point.run) for point in plan.points if point.run]
-    return [RunFolder(path) for path in paths if (path / "run.json").exists()]
+    return [RunFolder.open(path) for path in paths if (path / "run.json").exists()]
 
 
 def _hardware(folder: StudyFolder, plan: StudyPlan) -> str | None:

@@ -67,7 +67,7 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
 
 def _speed_sentence(most: PointResult, least: PointResult) -> list[str]:
     """Compare the speed of one model; nothing where a speed is not meaningful."""
-    slow, fast = most.model_images_per_second, least.model_images_per_second
+    slow, fast = most.model_samples_per_second, least.model_samples_per_second
     if slow is None or fast is None or not (most.timing_valid and least.timing_valid):
         return []
     return [
@@ -90,9 +90,9 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
             point.timing_valid,
         )
         for point in points
-        if (speed := point.model_images_per_second) is not None
+        if (speed := point.model_samples_per_second) is not None
     ]
-    unknown = [point.label for point in points if point.model_images_per_second is None]
+    unknown = [point.label for point in points if point.model_samples_per_second is None]
     samples = f"{sample_noun(points[0].score.workload)}s"
     missing = (
         f"{samples.capitalize()} per second were not measured of {'; '.join(unknown)}."
@@ -109,7 +109,7 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     notes = [
         "Large, blue: the ensemble. Small, orange, joined to it: the mean of its members. The "
         "difference is the gain of combining them.",
-        hollow_note(point for point in points if point.model_images_per_second is not None),
+        hollow_note(point for point in points if point.model_samples_per_second is not None),
         missing,
     ]
     return Figure(title, chart, " ".join(filter(None, notes)))

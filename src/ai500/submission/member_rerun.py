@@ -115,6 +115,6 @@ def _rates(run: RunFolder, members: Sequence[tuple[int, int]]) -> list[float]:
         log = list(events.read(run.trial(trial).member(member).events))
         start = next(event for event in log if event["event"] == "first_batch")
         end = [event for event in log if event["event"] == "end"][-1]
-        images = run_folder.read(TrainRecord, _record(run, (trial, member))).images
-        rates.append(images / (end["wall"] - start["wall"]))
+        samples = run_folder.read(TrainRecord, _record(run, (trial, member))).samples
+        rates.append(samples / (end["wall"] - start["wall"]))
     return rates

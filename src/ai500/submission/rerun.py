@@ -22,7 +22,7 @@ from ai500.submission.manifest import MANIFEST, Submission, SubmissionError
 SUBMITTED_SECTIONS = ("run", "ensemble", "parallel", "communication", "system", "automl")
 # Sections that name files and programs of this system, or contain lines for its shell: never taken
 # from a submission, which is untrusted.
-LOCAL_SECTIONS = ("data", "free_level", "scheduler", "slurm", "container")
+LOCAL_SECTIONS = ("data", "free_level", "scheduler", "slurm", "grid_engine", "container")
 # The submission names its framework, this system the interpreter of it.
 LOCAL_KEYS = ("framework.python",)
 

@@ -29,11 +29,11 @@ from ai500.core.reading import (
 MAX_RECORD_BYTES = 1 << 20
 MAX_LINES_BYTES = 512 << 20
 MAX_TEXT_BYTES = 1 << 20
-# A submission of N bytes has at most N / 8 values and N / 80 lines of logs; an event has 22 values
-# in 300 bytes; a sample of one meter has 90 bytes, other lines count thrice. Small submissions
-# may be denser.
+# A submission of N bytes has at most N / 8 values; an event has 22. Small ones may be denser.
 BYTES_PER_VALUE, MIN_VALUES = 8, 2_000_000
-BYTES_PER_LINE, MIN_LINES = 80, 100_000
+# Lines of logs count at least as many bytes as here, whatever they have: a sample of one meter has
+# 90, events of real runs 315 on average. All may count as many as the submission has.
+BYTES_PER_SAMPLE, BYTES_PER_EVENT, MIN_LOG_BYTES = 80, 285, 9_000_000
 # A crash tears one line per attempt.
 MAX_LINES_WITHOUT_EVENT = 1000
 # Of one node in one trial: its samples are in memory together. 17 hours of 40 meters, each second.
@@ -50,24 +50,22 @@ _NOT_SHOWN = re.compile(rf"(?![\r\x85])[{CONTROL}{INVISIBLE}]")
 
 @dataclass
 class Budget:
-    """Values and lines that the files of one submission may still have."""
+    """Values and bytes of logs that the files of one submission may still have."""
 
     values: int = MIN_VALUES
-    lines: int = MIN_LINES
+    log_bytes: int = MIN_LOG_BYTES
     meter_values: dict[tuple[str, str], int] = field(default_factory=dict)
     """(trial, boot id) → values of the node's meters so far."""
 
     @classmethod
     def of(cls, total: int) -> Budget:
         """Return the budget of a submission of so many bytes."""
-        return cls(
-            max(MIN_VALUES, total // BYTES_PER_VALUE), max(MIN_LINES, total // BYTES_PER_LINE)
-        )
+        return cls(max(MIN_VALUES, total // BYTES_PER_VALUE), max(MIN_LOG_BYTES, total))
 
     @property
     def is_spent(self) -> bool:
         """True if a file was refused because it would have exceeded the budget."""
-        return self.values < 0 or self.lines < 0
+        return self.values < 0 or self.log_bytes < 0
 
     def spend(self, text: str) -> int:
         """Take the values of a text from the budget, before it is parsed; return their number."""
@@ -77,10 +75,10 @@ class Budget:
             raise UnsafeTextError("up to this file, there are too many values for so few bytes")
         return number
 
-    def spend_lines(self, number: int) -> None:
-        """Take lines of a log from the budget."""
-        self.lines -= number
-        if self.lines < 0:
+    def spend_line(self, number: int) -> None:
+        """Take the bytes that a line of a log counts at least from the budget."""
+        self.log_bytes -= number
+        if self.log_bytes < 0:
             raise UnsafeTextError("up to this file, there are too many lines for so few bytes")
 
     def spend_meters(self, node: tuple[str, str], number: int) -> None:
@@ -132,7 +130,7 @@ def _check_lines(path: Path, budget: Budget) -> None:
     others = 0
     for number, line in read_lines(path):
         try:
-            budget.spend_lines(1 if meters else 3)
+            budget.spend_line(BYTES_PER_SAMPLE if meters else BYTES_PER_EVENT)
             values = budget.spend(line)
             event = _event(line)
         except UnsafeTextError as reason:

@@ -7,6 +7,8 @@ twice: in the member's own log and in the run's.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import json
 import marshal
@@ -22,9 +24,8 @@ from ai500.bagging.data_sampler import SAMPLERS, bootstrap_header
 from ai500.core import editions, events, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error
-from ai500.core.events import Event
+from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.core.randomness import Stream, derive
-from ai500.metrics.trials import TRAINING_EVENTS
 from ai500.pipeline import scoring
 from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score, run_folder
 from ai500.records.findings import Judgement
@@ -96,13 +97,25 @@ def recompute(submission: Submission, *, now: float | None = None) -> Verificati
     """
     problems = list(submission.problems)
     try:
-        with contradictions_as_errors(submission.path.name):
+        with contradictions_as_errors(submission.path.name), _without_collector():
             return _compare(submission.run, submission.require_info(), problems, now=now)
     except AI500Error as error:
         if not problems:  # otherwise the problems explain the error
             # The temporary folder is meaningless to a reader, and differs each time.
             problems = [printable(str(error).replace(f"{submission.run.path}/", ""))]
         return Verification(tuple(problems), (), 0, None)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Don't look for cycles of references: records have none, and a long log has many objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _compare(run: RunFolder, info: Info, problems: list[str], *, now: float | None) -> Verification:
@@ -143,13 +156,13 @@ def contradictions(run: RunFolder, plan: Plan, *, now: float | None = None) -> I
     """Yield the records that don't agree with each other or with today, a thousand at most."""
     logged: set[LoggedJob] = set()
     trials = range(1, plan.trials + 1)
-    found = chain(
+    problems = chain(
         _contradicting_events(run, plan, logged=logged, now=time.time() if now is None else now),
         *(_contradicting_bootstraps(run, plan, trial) for trial in trials),
         *(contradicting_records(run, plan, trial, logged=logged) for trial in trials),
         _unfounded_claims(run, plan) if (run.path / INFO).exists() else (),
     )
-    return islice(found, MAX_PROBLEMS)
+    return islice(problems, MAX_PROBLEMS)
 
 
 def _contradicting_events(

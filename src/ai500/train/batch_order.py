@@ -19,8 +19,8 @@ def rank_indices(
 
 
 def augmentation_draws(
-    seed: int, member: int, epoch: int, step: int, *, images: int, draws_per_image: int
+    seed: int, member: int, epoch: int, step: int, *, samples: int, draws_per_sample: int
 ) -> NDArray[np.float32]:
     """Draw the augmentation of a step's global batch, a row per image."""
     generator = ReferenceGenerator(derive(seed, Stream.AUGMENTATION, member, epoch, step))
-    return generator.uniform(images * draws_per_image).reshape(images, draws_per_image)
+    return generator.uniform(samples * draws_per_sample).reshape(samples, draws_per_sample)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-# Without gradients a batch may be larger than in training: at least this many images, or as many as
-# have this many values if that is less.
+# Without gradients a batch may be larger than in training: at least this many samples, or as many
+# as have this many values if that is less.
 LEAST_BATCH, LEAST_VALUES = 128, 128 * 3 * 224 * 224
 # On a GPU, up to four times the batch where its inputs in FP32 take no more than this share of free
 # memory: the host then launches fewer kernels. Activations of ResNet-50 take 19 times as much as

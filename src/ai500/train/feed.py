@@ -43,7 +43,7 @@ class Feed:
     """Number of data-parallel ranks."""
     batch_size: int
     """Images of one optimizer step on one data-parallel rank."""
-    draws_per_image: int
+    draws_per_sample: int
     device: torch.device
 
     @property
@@ -73,9 +73,9 @@ class Feed:
 
     def draws(self, epoch: int, step: int) -> Tensor:
         """Draw a step's augmentation for the global batch; return this rank's rows."""
-        images, columns = self.global_batch_size, self.draws_per_image
+        samples, columns = self.global_batch_size, self.draws_per_sample
         draws = augmentation_draws(
-            self.seed, self.member, epoch, step, images=images, draws_per_image=columns
+            self.seed, self.member, epoch, step, samples=samples, draws_per_sample=columns
         )
         share = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         return torch.from_numpy(draws[share])

@@ -30,6 +30,7 @@ from ai500.parallel.checkpoint_action import CheckpointAction
 from ai500.records import Progress, Task
 from ai500.records.checkpoint_file import Damaged
 from ai500.records.run_folder import MemberFolder
+from ai500.records.step_times import StepTimes, summarize
 from ai500.train.learning_rate import learning_rate_of, scaled_peak
 from ai500.train.position import Position
 from ai500.train.worker import Interrupted
@@ -84,6 +85,19 @@ class LossSum(Protocol):
 
     def take(self) -> float:
         """Return the sum and set it to zero."""
+
+
+class StepClock(Protocol):
+    """Times from the end of a step to the end of the next; the host waits for no step."""
+
+    def mark(self) -> None:
+        """Mark the end of a step on the device."""
+
+    def interrupt(self) -> None:
+        """Leave the time to the next mark out: it is not of a step alone."""
+
+    def take(self) -> list[float]:
+        """Return the seconds of the steps since the last call, and begin anew."""
 
 
 class ValidationEvaluator(Protocol):
@@ -172,6 +186,9 @@ class Trainable(Protocol):
 
     def loss_sum(self) -> LossSum:
         """Return an empty sum of losses."""
+
+    def step_clock(self) -> StepClock | None:
+        """Return a clock of the device's steps; None: this framework does not time them."""
 
     def mean_over_replicas(self, value: float) -> float:
         """Average a value over the data-parallel replicas; the same result on every rank."""
@@ -262,7 +279,7 @@ def _train_epochs(member: Trainable, position: Position) -> TrainingSteps:
     if position.epoch == hyper.epochs:
         _evaluate_again(member)
     while position.epoch < hyper.epochs:
-        images_per_second = yield from _train_epoch(member, position, rate)
+        samples_per_second, step_times = yield from _train_epoch(member, position, rate)
         # In a resumed epoch the part before the checkpoint is replica 0's, which wrote it.
         loss_sum = member.mean_over_replicas(position.loss_sum)
         # Once per epoch, because reading a loss makes the host wait for the accelerator.
@@ -271,45 +288,51 @@ def _train_epochs(member: Trainable, position: Position) -> TrainingSteps:
         member.emit(
             "epoch",
             epoch=finished,
-            images=position.images,
+            samples=position.samples,
             steps=position.step,
-            loss=loss_sum / position.images,
+            loss=loss_sum / position.samples,
             learning_rate=rate(finished * task.steps_per_epoch - 1),
             optimizer_sha256=member.optimizer_sha256(),
+            step_times=schema.encode(step_times),
         )
         if finished % hyper.evaluate_every_epochs == 0 or finished == hyper.epochs:
             _evaluate(member, finished)
         if finished == hyper.epochs:
             # The timed window ends here: the last checkpoint and the record are not timed.
             member.emit("end", epoch=finished)
-        # A new position: step, images and loss are sums over an epoch.
+        # A new position: step, samples and loss are sums over an epoch.
         position = Position(seed=task.seed, epoch=finished)
         member.checkpoints.save(member.checkpoint_file, member, position)
-        _report_progress(member, position, images_per_second=images_per_second, loss=None)
+        _report_progress(member, position, samples_per_second=samples_per_second, loss=None)
         if member.on_epoch(finished):
             return
 
 
 def _train_epoch(
     member: Trainable, position: Position, rate: Callable[[int], float]
-) -> Generator[StepRequest, Loss | None, float]:
-    """Yield the rest of an epoch's steps, moving `position`; return images per second."""
+) -> Generator[StepRequest, Loss | None, tuple[float, StepTimes | None]]:
+    """Yield the rest of an epoch's steps, moving `position`.
+
+    Return samples per second and the step times; None: they were not measured.
+    """
     task = member.task
     order = _epoch_order(member, position.epoch)
     member.begin_epoch()
     if position.epoch == 0 and position.step == 0:
         # The timed window begins here, before the first sample is read.
         member.emit("first_batch", optimizer_sha256=member.optimizer_sha256())
-    losses = member.loss_sum()
-    clock, images_before = _Clock(), position.images
+    losses, step_clock = member.loss_sum(), member.step_clock()
+    clock, samples_before = _Clock(), position.samples
     global_batch = member.feed.global_batch_size
     for batch in member.feed.epoch(position.epoch, order, first_step=position.step):
         learning_rate = rate(position.epoch * task.steps_per_epoch + position.step)
         loss = yield StepRequest(batch, learning_rate, _step_seed(member, position))
         assert loss is not None
         losses.add(loss, weight=global_batch)
+        if step_clock is not None:
+            step_clock.mark()
         position.step += 1
-        position.images += global_batch
+        position.samples += global_batch
         member.on_step(position)
 
         # Rank 0 decides; engines whose ranks all hold state broadcast its decision.
@@ -322,15 +345,19 @@ def _train_epoch(
         if action != CheckpointAction.CONTINUE:
             position.loss_sum += losses.take()
             member.checkpoints.save(member.checkpoint_file, member, position)
+            if step_clock is not None:
+                step_clock.interrupt()
         if action == CheckpointAction.STOP:
             member.checkpoints.wait()
             member.emit("interrupted", epoch=position.epoch, step=position.step)
             raise Interrupted
         if clock.due("progress", seconds=PROGRESS_SECONDS):
-            speed = (position.images - images_before) / clock.seconds
-            _report_progress(member, position, images_per_second=speed, loss=float(loss))
+            speed = (position.samples - samples_before) / clock.seconds
+            _report_progress(member, position, samples_per_second=speed, loss=float(loss))
     position.loss_sum += losses.take()
-    return (position.images - images_before) / clock.seconds
+    speed = (position.samples - samples_before) / clock.seconds
+    # After the losses, for which the host waits: the marks of all steps have been reached.
+    return speed, None if step_clock is None else summarize(step_clock.take())
 
 
 def _epoch_order(member: Trainable, epoch: int) -> NDArray[np.int64]:
@@ -363,7 +390,7 @@ def _evaluate(member: Trainable, epoch: int) -> None:
     quality = member.workload.quality(predictions, member.evaluator.validation_targets())
     if epoch == member.task.hyperparameters.epochs and member.validation_file is not None:
         atomic.write_array(member.validation_file, predictions)
-    member.emit("quality", epoch=epoch, quality=quality, images=len(predictions))
+    member.emit("quality", epoch=epoch, quality=quality, samples=len(predictions))
 
 
 def _evaluate_again(member: Trainable) -> None:
@@ -380,14 +407,14 @@ def _evaluate_again(member: Trainable) -> None:
     logged = [e["quality"] for e in events.read(member.folder.events) if e["event"] == "quality"]
     if logged[-1:] != [quality]:  # kernels of another machine may round otherwise
         epochs = member.task.hyperparameters.epochs
-        member.emit("quality", epoch=epochs, quality=quality, images=len(predictions))
+        member.emit("quality", epoch=epochs, quality=quality, samples=len(predictions))
 
 
 def _report_progress(
     member: Trainable,
     position: Position,
     *,
-    images_per_second: float | None,
+    samples_per_second: float | None,
     loss: float | None,
 ) -> None:
     """Replace the small file that the live view reads; progress is not logged."""
@@ -399,7 +426,7 @@ def _report_progress(
         step=position.step,
         steps_per_epoch=member.task.steps_per_epoch,
         loss=loss if loss is not None and math.isfinite(loss) else None,
-        images_per_second=images_per_second,
+        samples_per_second=samples_per_second,
     )
     atomic.replace_json(member.folder.progress, schema.encode(progress))
 

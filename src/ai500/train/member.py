@@ -28,11 +28,12 @@ from ai500.records.run_folder import MemberFolder
 from ai500.train import checkpoint, own_code, precision
 from ai500.train.evaluate import Evaluator
 from ai500.train.feed import Feed
-from ai500.train.loop import StepRequest, has_logged, report_damaged
+from ai500.train.loop import StepClock, StepRequest, has_logged, report_damaged
 from ai500.train.optimizers import settings_sha256
 from ai500.train.position import Position
 from ai500.train.precision.numerics import Numerics
 from ai500.train.step import eager_step, warm_up_batch
+from ai500.train.step_clock import step_clock
 from ai500.train.task_files import checkpoint_owner, event_log, open_data
 from ai500.train.training_facts import warn_of_uncounted
 from ai500.train.warm_up import random_streams_preserved
@@ -151,6 +152,10 @@ class Member:
         """Return an empty sum of losses on the member's device."""
         return DeviceSum(self.feed.device)
 
+    def step_clock(self) -> StepClock:
+        """Return a clock of the member's device."""
+        return step_clock(self.feed.device)
+
     def mean_over_replicas(self, value: float) -> float:
         """Average a value over the data-parallel replicas; the same result on every rank."""
         data = self.engine.mesh.data
@@ -235,8 +240,8 @@ def build_member(
         member=task.member,
         rank=data.rank,
         world_size=data.size,
-        batch_size=hyper.images_per_step * mesh.size // data.size,
-        draws_per_image=workload.draws_per_image,
+        batch_size=hyper.samples_per_step * mesh.size // data.size,
+        draws_per_sample=workload.draws_per_sample,
         device=device,
     )
     return Member(

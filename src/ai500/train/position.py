@@ -12,5 +12,5 @@ class Position:
     seed: int
     epoch: int = 0
     step: int = 0
-    images: int = 0
+    samples: int = 0
     loss_sum: float = 0.0

@@ -149,7 +149,7 @@ def profile_steps(member: Member, request: Profiling, *, rank: Rank) -> None:
         device=str(device),
         device_name=describe().cpu if device.type == "cpu" else device_name(device),
         seconds_per_step=profiling.seconds_per_step,
-        images_per_step=member.feed.global_batch_size,
+        samples_per_step=member.feed.global_batch_size,
         clock_offset_seconds=offset,
         clock_uncertainty_seconds=uncertainty,
         operations_per_step=_operations(member) if rank.rank == 0 else {},

@@ -150,7 +150,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _batch_size(member: Member) -> int:
-    """Return the images of one accelerator and micro-step, from the feed's batches."""
+    """Return the samples of one accelerator and micro-step, from the feed's batches."""
     ranks = member.engine.mesh.size * member.task.hyperparameters.accumulation
     return member.feed.global_batch_size // ranks
 
@@ -203,12 +203,12 @@ def _communication(member: Member, collective: dict[str, Any] | None) -> dict[st
 
 
 def total_activations(described: list[dict[str, Any]]) -> dict[str, Any]:
-    """Sum the activations that all ranks of a member sent; `images` are those of its replicas."""
+    """Sum the activations that all ranks of a member sent; `samples` are those of its replicas."""
     if "activations" not in described[0]:
         return {}
     ranks = [description["activations"] for description in described]
     of_a_replica = described[0]["tensor_degree"] * described[0]["pipeline_degree"]
-    total: dict[str, Any] = {"images": sum(rank["images"] for rank in ranks) // of_a_replica}
+    total: dict[str, Any] = {"samples": sum(rank["samples"] for rank in ranks) // of_a_replica}
     for axis in ("tensor", "pipeline"):
         total[axis] = {
             "bytes": sum(rank[axis]["bytes"] for rank in ranks),

@@ -120,7 +120,8 @@ def run(
         group.start(_prepare(group))
         feed_from_device(group.members)
         strategy = _choose_strategy(group)
-        record_before(node_description(tasks[0]))
+        # A description of each member: a process that is killed may resume without the first one.
+        record_before(*map(node_description, tasks))
         barrier = TrialBarrier(tasks[0], rank, group.emit)
         barrier.begin()
         for recorder in meters:
@@ -132,7 +133,7 @@ def run(
             recorder.mark()
         if group.trained:  # a process that has to stop has no time for this
             barrier.end()
-            record_after(node_description(tasks[0]))
+            record_after(*(node_description(tasks[index]) for index in group.trained))
         for index in group.trained:
             group.attempt(index, finish)
     _report_end(group)

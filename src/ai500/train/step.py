@@ -51,5 +51,5 @@ def warm_up_batch(member: Member) -> Batch:
     """Generate a batch for warm-up: no sample is read before the timed window [D18]."""
     size, device = member.feed.batch_size, member.feed.device
     fields = on_device(generated_samples(member.feed.samples.fields, size), device)
-    draws = torch.full((size, member.workload.draws_per_image), 0.5, device=device)
+    draws = torch.full((size, member.workload.draws_per_sample), 0.5, device=device)
     return Batch(fields, draws)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,11 +111,14 @@ def node_description(task: Task) -> Path:
 
 def lock_member(task: Task) -> TextIO:
     """Lock the member: two workers would overwrite each other's checkpoint."""
-    file = (Path(task.folder) / ".lock").open("a", encoding="utf-8")
-    if not run_folder.lock_within(file, seconds=LOCK_SECONDS):
-        raise AI500Error(f"member {task.member} is being trained by another process.")
+    path, deadline = Path(task.folder) / ".lock", time.monotonic() + LOCK_SECONDS
+    while True:
+        file = path.open("a", encoding="utf-8")
+        if not run_folder.lock_within(file, seconds=max(0.0, deadline - time.monotonic())):
+            raise AI500Error(f"member {task.member} is being trained by another process.")
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            break  # else a copy that waited has replaced it meanwhile
     sign(file)
-    path = Path(file.name)
     os.utime(path)
     beat(file, path)
     return file

@@ -89,7 +89,7 @@ def training_record(
     return TrainRecord(
         member=task.member,
         parameters=None if operations is None else operations.parameters,
-        images=sum(event["images"] for event in epochs.values()),
+        samples=sum(event["samples"] for event in epochs.values()),
         steps=sum(event["steps"] for event in epochs.values()),
         epochs=len(epochs),
         world_size=task.parallel_degree,

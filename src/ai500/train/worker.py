@@ -15,11 +15,14 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from ai500.core.errors import AI500Error
+from ai500.core.atomic import PROCESS_LIMIT
+from ai500.core.errors import AI500Error, EnvironmentLacksError
+from ai500.core.processes import AGENT_VARIABLE, is_descendant, parent_of
 from ai500.records import Slot, Task, run_folder
 from ai500.records.run_folder import RunFolder
 
 INTERRUPTED_EXIT_CODE = 143  # a shell's code for a process that SIGTERM ended
+NO_THREAD = "can't start new thread"  # Python's words for it, in a RuntimeError without a type
 _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
@@ -101,6 +104,9 @@ def main(entry_point: str | None = None) -> int:
         # A rank that waits for a stopped one sees a broken connection: not a failure.
         if isinstance(error, Interrupted) or stop.received:
             return INTERRUPTED_EXIT_CODE
+        if NO_THREAD in str(error):
+            print(f"error: the worker {NO_THREAD}: {PROCESS_LIMIT}", file=sys.stderr)
+            return EnvironmentLacksError.exit_code
         raise
     return 0
 
@@ -118,11 +124,15 @@ def _unfinished(task: Task) -> list[Task]:
 
 
 def die_with_parent() -> None:
-    """Let Linux kill the worker when its parent dies."""
+    """Let Linux kill the worker when its parent dies; exit if torchrun has died before that.
+
+    Such a rank is a child of another process already, and would wait for the others without end.
+    """
     if sys.platform == "linux":
-        parent = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        agent, own = int(os.environ.get(AGENT_VARIABLE, "0")), os.getpid()
+        has_proc = parent_of(own) is not None
+        if agent and has_proc and not is_descendant(own, of=agent):
             os._exit(1)
 
 

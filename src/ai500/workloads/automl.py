@@ -38,7 +38,7 @@ def _class(
         required_runs=required_runs,
         out_of_bag_samples=0,
         global_batch_size=None,
-        seconds_per_image=None,
+        seconds_per_sample=None,
         measured_on=None,
         search=search,
         reference=reference,

@@ -75,7 +75,7 @@ class ClimateSegmentation:
     quality_range: tuple[float, float] | None = (0.0, 1.0)
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    draws_per_image = 0
+    draws_per_sample = 0
     capturable = True
     combine = staticmethod(average)
     prediction_bytes = staticmethod(segmented.event_bytes)

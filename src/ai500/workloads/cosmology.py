@@ -77,7 +77,7 @@ class Cosmology:
     quality_range: tuple[float, float] | None = (0.0, float("inf"))
     loss_operator = None
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    draws_per_image = 3
+    draws_per_sample = 3
     capturable = True
     combine = staticmethod(average)
 

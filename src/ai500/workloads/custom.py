@@ -53,7 +53,7 @@ class Custom:
     quality_range: tuple[float, float] | None = None
     loss_operator: str | None = None
     problem_classes: Mapping[str, ProblemClass] = field(default_factory=dict)
-    draws_per_image: int = 0
+    draws_per_sample: int = 0
     capturable: bool = False
     combine = staticmethod(average)
 

@@ -47,7 +47,7 @@ CLASSES = {
         validation_samples=SMOKE.validation,
         out_of_bag_samples=SMOKE.train,
         store_sha256="b93c92d7b51864625200a94507b7b137d71b81519079ee5db31eca914b2a903d",
-        seconds_per_image=168 / (4 * 22_176),
+        seconds_per_sample=168 / (4 * 22_176),
         measured_on="cpu: two one-core slots of a Xeon, start-up and evaluation included",
         global_batch_size=64,
         reference=sgd(
@@ -74,7 +74,7 @@ CLASSES = {
         validation_samples=WORKSTATION.validation,
         out_of_bag_samples=WORKSTATION.validation,
         store_sha256="899fd2cbe5a5d3c1c2e8d238cdd4a76d4a279ad79016d9b7ec08b008c116ab69",
-        seconds_per_image=242.2 / 204_800,
+        seconds_per_sample=242.2 / 204_800,
         measured_on="cuda: one NVIDIA H200, FP32, evaluation included",
         global_batch_size=128,
         reference=sgd(
@@ -122,7 +122,7 @@ class ImageClassification:
     quality_range: tuple[float, float] | None = (0.0, 1.0)
     loss_operator = "softmax"
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    draws_per_image = 5
+    draws_per_sample = 5
     capturable = True
     combine = staticmethod(average)
 

@@ -77,7 +77,7 @@ class LanguageModel:
     quality_range: tuple[float, float] | None = None
     loss_operator: str | None = None  # the model computes log-probabilities itself
     problem_classes: Mapping[str, ProblemClass] = CLASSES
-    draws_per_image = 0
+    draws_per_sample = 0
     capturable = True
     combine = staticmethod(average)
     sample_noun = "sequence"

@@ -55,7 +55,7 @@ class Workload(Protocol):
     """Operator after the model's outputs that is counted with it, such as `softmax`."""
     problem_classes: Mapping[str, ProblemClass]
     """Problem classes by name."""
-    draws_per_image: int
+    draws_per_sample: int
     """Number of uniform random numbers that augmentation takes per sample."""
     capturable: bool
     """True where a training step, `train_inputs` included, can be captured in a CUDA graph: it has
@@ -89,8 +89,8 @@ class Workload(Protocol):
     ) -> tuple[Tensor, Any]:
         """Convert stored samples, by field, to the model's inputs and the loss's targets.
 
-        `draws` [samples, draws_per_image] are the random numbers of the augmentation. Targets are a
-        tensor, or tensors in tuples and dicts, a row per sample. A ragged field NAME comes as its
+        `draws` [samples, draws_per_sample] are the random numbers of the augmentation. Targets are
+        a tensor, or tensors in tuples and dicts, a row per sample. A ragged field NAME comes as its
         samples one after another, and `NAME.offsets`.
         """
 

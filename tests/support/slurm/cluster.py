@@ -318,7 +318,9 @@ class Cluster:
         self._daemons.start(command, [command, *arguments], environment=self.environment)
 
     def _all_idle(self) -> bool:
-        states = self.run("sinfo", "--noheader", "--Node", "--format=%T").split()
+        states = self.run(
+            "sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"
+        ).split()
         return states.count("idle") == len(self.names)
 
     def _require_bridge(self) -> Bridge:

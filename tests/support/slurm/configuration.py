@@ -44,6 +44,13 @@ class Settings:
     cred_expire_seconds: int = 5
     # Lines of slurm.conf; one replaces the line of the same key in slurm.conf.in.
     extra_conf: Sequence[str] = ()
+    # Shell lines that each node runs before slurmd, in its namespaces; $name is the node's name,
+    # $private its own folder. They may set SLURMD_OPTIONS.
+    node_setup: str = ""
+    # Further lines of cgroup.conf.
+    cgroup_conf: str = ""
+    # Sockets, cores and threads, as in slurm.conf.
+    topology: str = ""
     # Folders that the nodes see even below /tmp, so that a checkout there works.
     shared: Sequence[Path] = (REPOSITORY, Path(sys.prefix))
 
@@ -75,9 +82,10 @@ def missing_packages(settings: Settings, path: str) -> list[str]:
 def write(settings: Settings, place: Place) -> None:
     """All configuration files of a cluster."""
     base = place.base
+    (base / "node_setup.sh").write_text(settings.node_setup)
     (base / "slurm.conf").write_text(slurm_conf(settings, place))
     # No cgroup is used; without this, slurmd looks for systemd where there are only v2 cgroups.
-    (base / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    (base / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v1\n{settings.cgroup_conf}")
     hosts = {"localhost": "127.0.0.1", place.host: place.controller_address, **place.addresses}
     lines = [f"{address} {name}\n" for name, address in hosts.items()]
     (base / "hosts").write_text("".join(lines))
@@ -128,7 +136,8 @@ def node_lines(settings: Settings, place: Place) -> list[str]:
     gres = f" Gres=gpu:fake:{settings.gpus}" if settings.gpus else ""
     nodes = [
         f"NodeName={name} NodeHostname={name} NodeAddr={place.addresses[name]} "
-        f"Port={place.ports[name]} CPUs={settings.cpus} RealMemory={settings.memory_mib}{gres}"
+        f"Port={place.ports[name]} CPUs={settings.cpus} {settings.topology} "
+        f"RealMemory={settings.memory_mib}{gres}"
         for name in settings.names
     ]
     return [

@@ -18,6 +18,7 @@ if [ -n "$address" ]; then
   ip address add "$address/16" dev eth0
   ip link set eth0 up
 fi
+. "$base/node_setup.sh"
 # No exec: a pid namespace needs a first process that reaps orphans, and slurmd doesn't.
-slurmd -D -N "$name" -f "$base/slurm.conf"
+slurmd -D -N "$name" ${SLURMD_OPTIONS:-} -f "$base/slurm.conf"
 exit $?

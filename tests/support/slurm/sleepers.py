@@ -25,11 +25,17 @@ from tests.support.simulated_slurm import TRIAL, controller_for
 SLEEPER = """\
 #!/bin/sh
 # In place of `python -m ai500.jobs.node_agent TRIAL`: logs a member's events, trains nothing.
+[ "$2" != ai500.jobs.gang_agent ] || exec @PYTHON@ @GANG@ "$0" "$@"
 [ "$2" = ai500.jobs.node_agent ] || exec @PYTHON@ "$@"
 [ "$3" != --clear ] || exit 0
 folder=$3/members/$(printf %03d "$AI500_MEMBER")
 read -r boot </proc/sys/kernel/random/boot_id
 [ ! -e "$folder/record.json" ] || exit 0
+echo "$SLURM_NODEID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" >>"$folder/places"
+if [ "$SLURM_NODEID" != 0 ]; then  # the member's first node logs
+  while [ ! -e "$3/release" ]; do sleep 0.2; done
+  exit 0
+fi
 log() {
   number=$(($(wc -l <"$folder/events.jsonl" 2>/dev/null || echo 0) + 1))
   read -r monotonic rest </proc/uptime
@@ -38,12 +44,34 @@ log() {
   printf '"sequence": %d, "trial": 1, "member": %d, "attempt": %d%s}\\n' \\
     "$number" "$AI500_MEMBER" "$AI500_ATTEMPT" "$2" >>"$folder/events.jsonl"
 }
+report() {  # scheduler.follow = "events"
+  [ -n "$AI500_REPORTS" ] || return 0
+  mkdir -p "$4/reports"
+  : >"$4/reports/$AI500_MEMBER-$AI500_ATTEMPT-$1"
+}
 trap 'log interrupted; exit 75' TERM
+report started "$@"
 log start ", \\"pid\\": $$, \\"world_size\\": 1, \\"device\\": \\"cpu\\""
 log first_batch
-while [ ! -e "$3/release" ]; do sleep 0.2; done
+while [ ! -e "$3/release" ]; do
+  [ ! -e "$folder/fail" ] || { rm "$folder/fail"; report ended-3 "$@"; exit 3; }
+  sleep 0.2
+done
 log end ', "epoch": 1'
 echo '{}' >"$folder/record.tmp" && mv "$folder/record.tmp" "$folder/record.json"
+report ended-0 "$@"
+"""
+
+GANG = """\
+# The agent of a gang, whose members are sleepers: `python GANG SLEEPER -m MODULE TRIAL …`.
+import os, sys
+from ai500.jobs import gang_agent, node_agent
+sleeper = sys.argv[1]
+def sleep(trial, member):
+    os.execv(sleeper, [sleeper, "-m", "ai500.jobs.node_agent", str(trial.path)])
+node_agent.run = sleep
+del sys.argv[1:4]
+sys.exit(gang_agent.main())
 """
 
 
@@ -117,7 +145,10 @@ def sleeping_ensemble(
 ) -> Followed:
     """Plan an ensemble of sleeping members on the cluster that SLURM_CONF names."""
     program = folder / "sleeper"
-    program.write_text(SLEEPER.replace("@PYTHON@", python))
+    gang = folder / "gang.py"
+    gang.write_text(GANG)
+    text = SLEEPER.replace("@PYTHON@", python).replace("@GANG@", f"'{gang}'")
+    program.write_text(text)
     program.chmod(0o755)
     config = load(
         overrides={

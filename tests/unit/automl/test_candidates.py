@@ -64,7 +64,7 @@ def test_rounds_of_a_worker(room: Room) -> None:
     assert prepared.candidate.parent is None and not prepared.candidate.tuned
     digests = {prepared.candidate.digest}
     expected = outputs(prepared)
-    most = 6.0 * prepared.candidate.operations.forward_per_image
+    most = 6.0 * prepared.candidate.operations.forward_per_sample
     for number in range(2, 7):
         room.trained(prepared, 0.1 * number)
         prepared = room.candidates.next(number)
@@ -75,7 +75,7 @@ def test_rounds_of_a_worker(room: Room) -> None:
         assert "block behind" in made.moves[0]
         # The morphism comes first, with the class's own hyper-parameters; `trial` tunes them.
         assert (made.tuned, made.kernel) == (False, 3)
-        assert made.operations.forward_per_image <= most
+        assert made.operations.forward_per_sample <= most
         # Function preserving from generation to generation, so all compute what the first does.
         assert torch.allclose(outputs(prepared), expected, atol=1e-4)
 
@@ -115,7 +115,7 @@ def test_hyperparameter_trials_follow_the_morphism(tmp_path: Path) -> None:
         # Every trial starts where the parent ended.
         assert torch.allclose(outputs(prepared), expected, atol=1e-4)
         traced = count(Network(Architecture(made.architecture)), (8, 3, 24, 24), loss="softmax")
-        assert made.operations.forward_per_image == traced.forward_per_image
+        assert made.operations.forward_per_sample == traced.forward_per_sample
         assert made.steps_per_epoch == room.task.definition.train_samples // made.batch_size
         room.trained(prepared, 0.5)
         room.history.refresh()
@@ -155,8 +155,8 @@ def test_operations_are_those_of_the_network_that_trains(room: Room) -> None:
     room.trained(room.candidates.first(), 0.3)
     made = room.candidates.next(2).candidate
     traced = count(Network(Architecture(made.architecture)), (8, 3, 24, 24), loss="softmax")
-    assert made.operations.forward_per_image == traced.forward_per_image
-    assert made.operations.backward_per_image == traced.backward_per_image
+    assert made.operations.forward_per_sample == traced.forward_per_sample
+    assert made.operations.backward_per_sample == traced.backward_per_sample
     assert made.operations.update_per_step == traced.update
 
 

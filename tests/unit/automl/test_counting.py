@@ -49,8 +49,8 @@ def test_the_count_is_that_of_the_traced_module(
     traced = with_loss(trace(Network(architecture), torch.zeros(2, 3, size, size)), "softmax")
     expected = count_trace(traced, convention=convention)
     counted = count_architecture(architecture, input_shape=(3, size, size), convention=convention)
-    assert counted.forward_per_image == expected.forward_per_image
-    assert counted.backward_per_image == expected.backward_per_image
+    assert counted.forward_per_sample == expected.forward_per_sample
+    assert counted.backward_per_sample == expected.backward_per_sample
     assert counted.update_per_step == expected.update
     assert counted.parameters == expected.parameters
 
@@ -71,8 +71,12 @@ def test_children_are_counted_as_they_are_traced() -> None:
         traced = with_loss(trace(Network(child), torch.zeros(2, 3, 20, 20)), "softmax")
         expected = count_trace(traced, convention="aiperf")
         counted = count_architecture(child, input_shape=(3, 20, 20), convention="aiperf")
-        assert (counted.forward_per_image, counted.backward_per_image, counted.update_per_step) == (
-            expected.forward_per_image,
-            expected.backward_per_image,
+        assert (
+            counted.forward_per_sample,
+            counted.backward_per_sample,
+            counted.update_per_step,
+        ) == (
+            expected.forward_per_sample,
+            expected.backward_per_sample,
             expected.update,
         )

@@ -150,7 +150,7 @@ VIOLATIONS: dict[str, Violation] = {
     ),
     UNCOUNTED: V(
         candidates(
-            lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**12)),
+            lambda c: replace(c, operations=replace(c.operations, forward_per_sample=10**12)),
             model="000-0002",
         ),
         "000-0002 is counted with 1e+12", frozenset({"fixed search space"}),
@@ -194,8 +194,8 @@ SAME_AS_PARENT = "001-0004"
     [
         (candidates(lambda c: replace(c, steps_per_epoch=10**6), model="000-0001"), UNCOUNTED,
          "has epochs of"),
-        (candidates(lambda c: replace(c, validation_images=10**6), model="000-0001"), UNCOUNTED,
-         "is validated on 1000000 images"),
+        (candidates(lambda c: replace(c, validation_samples=10**6), model="000-0001"), UNCOUNTED,
+         "is validated on 1000000 samples"),
         (candidates(lambda c: replace(c, architecture=c.architecture[3:]), model="000-0001"),
          UNCOUNTED, "no architecture that can be counted"),
         (candidates(lambda c: replace(c, tuned=True), model="000-0002"),
@@ -217,7 +217,7 @@ SAME_AS_PARENT = "001-0004"
         (terms(hyperparameter_trials=1), "fixed search space", "hyperparameter trials: 1"),
         (terms(initial=replace(SMOKE_START, version="v1")), "fixed search space", "v1"),
         (candidates(
-            lambda c: replace(c, operations=replace(c.operations, forward_per_image=10**9)),
+            lambda c: replace(c, operations=replace(c.operations, forward_per_sample=10**9)),
             model="000-0002"),
          "fixed search space", "the class allows 3"),
     ],

@@ -219,6 +219,22 @@ def test_a_limit_on_out_of_bag_samples_evaluates_evenly_spaced_ones(tmp_path: Pa
     assert result.out_of_bag_quality == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize(("unseen", "quality"), [(0, None), (1, 0.0), (2, 0.5)])
+def test_as_few_samples_out_of_bag_as_there_are(
+    tmp_path: Path, unseen: int, quality: float | None
+) -> None:
+    counts = np.ones(12, np.uint8)
+    counts[:unseen] = 0
+    labels = np.arange(12) % 3
+    rows = np.eye(3, dtype=np.float32)[[(labels[0] + 1) % 3, labels[1]][:unseen]]
+    member = finished_member(
+        tmp_path, 0, validation=np.eye(3, dtype=np.float32)[labels], out_of_bag=rows,
+        counts=counts, quality=1.0,
+    )  # fmt: skip
+    result = judge([member], validation=Labels(labels), train=Labels(labels))
+    assert (result.out_of_bag_quality, result.out_of_bag_samples) == (quality, unseen)
+
+
 def replace(path: Path, change: Any) -> None:
     np.save(path, change(np.load(path)))
 

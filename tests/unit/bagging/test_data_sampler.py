@@ -19,6 +19,7 @@ from ai500.core.errors import DataError
 from ai500.data import bootstrap
 from ai500.data.bootstrap import (
     epoch_order,
+    expected_counts,
     load_bootstrap,
     out_of_bag_candidates,
     out_of_bag_indices,
@@ -219,6 +220,21 @@ def test_a_wrong_header_is_caught_and_both_hashes_named(tmp_path: Path, key: str
     assert (raised.value.key, raised.value.path) == ("sha256", file)
     if key == "sha256":
         assert raised.value.value == saved.sha256
+
+
+def test_another_valid_bootstrap_in_its_place_is_refused(tmp_path: Path) -> None:
+    files = [tmp_path / "0", tmp_path / "1"]
+    drawn = [BOOTSTRAPS["bootstrap"].draw(300, seed=5, member=member) for member in (0, 1)]
+    digests = [
+        save_bootstrap(file, counts, algorithm="bootstrap", seed=5, member=member).sha256
+        for member, (file, counts) in enumerate(zip(files, drawn, strict=True))
+    ]
+    for file, counts, sha256 in zip(files, drawn, digests, strict=True):
+        assert np.array_equal(expected_counts(file, sha256=sha256), counts)
+        assert np.array_equal(expected_counts(file, sha256=None), counts)
+    with pytest.raises(DataError) as raised:
+        expected_counts(files[1], sha256=digests[0])
+    assert raised.value.path == files[1]
 
 
 def test_a_missing_manifest(tmp_path: Path) -> None:

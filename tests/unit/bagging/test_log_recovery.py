@@ -41,7 +41,7 @@ def train(folder: MemberFolder, *, epochs: int, attempt: int = 1) -> None:
     log.emit("start", pid=1)
     log.emit("first_batch")
     for epoch in range(1, epochs + 1):
-        log.emit("epoch", epoch=epoch, images=32, steps=1)
+        log.emit("epoch", epoch=epoch, samples=32, steps=1)
         log.emit("quality", epoch=epoch, quality=0.5)
     log.emit("end")
     log.emit("operations", **schema.encode(OPERATIONS))

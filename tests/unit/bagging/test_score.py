@@ -68,8 +68,8 @@ def test_a_repeated_epoch_counts_once_and_the_gap_is_idle(plan: Plan) -> None:
     recorded = [e for e in trial_events(plan) if not (e["event"] == "end" and e.get("member") == 0)]
     recorded[-1:-1] = [
         event("resumed", 200, 0, attempt=2, epoch=1, step=0),
-        event("epoch", 209, 0, attempt=2, epoch=2, images=100, steps=4, loss=1.0),
-        event("quality", 210, 0, attempt=2, epoch=2, quality=0.9, images=50),
+        event("epoch", 209, 0, attempt=2, epoch=2, samples=100, steps=4, loss=1.0),
+        event("quality", 210, 0, attempt=2, epoch=2, quality=0.9, samples=50),
         event("end", 210, 0, attempt=2, epoch=2),
     ]
     score = score_trial(plan, recorded, trial=1)

@@ -29,6 +29,7 @@ from ai500.core.events import EventLog, read
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import SOURCE, Start
+from tests.support.metered import write_log
 from tests.unit.cli.conftest import Run
 
 TWO_SLOTS = (
@@ -232,7 +233,7 @@ def test_plan_json_of_the_default(ai500: Run) -> None:
         * plan["hyperparameters"]["epochs"]
         * (
             plan["global_batch_size"]
-            * (plan["operations"]["forward_per_image"] + plan["operations"]["backward_per_image"])
+            * (plan["operations"]["forward_per_sample"] + plan["operations"]["backward_per_sample"])
             + plan["operations"]["update_per_step"]
         )
     )
@@ -390,6 +391,32 @@ def test_status_names_an_outage_of_the_scheduler(
         assert outage["reason"] == "squeue failed with exit code 1"
         log.emit("scheduler_reachable", trial=2, seconds=1.0)
         assert json.loads(ai500("status", run.path, "--json")[1])["outage"] is None
+
+
+def test_status_check_and_report_name_a_sick_node(
+    ai500: Run, finished_run: Path, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    columns = [("nvml", "GPU-7", "memory_uncorrected_errors", None)]
+    for trial in (1, 2):
+        write_log(
+            run.trial(trial).meters, host="n9", covers={}, columns=columns,
+            times=[0.0, 60.0], values=lambda at: [at / 30],
+        )  # fmt: skip
+    sentence = "n9: GPU-7 had 2 uncorrectable memory (ECC) errors"
+    _, out, _ = ai500("status", run.path)
+    assert f"node to test: {sentence}" in out.replace("\n", "")
+    (sign,) = json.loads(ai500("status", run.path, "--json")[1])["signs"]
+    assert (sign["hosts"], sign["kind"]) == (["n9"], "memory uncorrected errors")
+    findings = json.loads(ai500("check", run.path, "--json")[1])["findings"]
+    named = [finding for finding in findings if finding["rule"] == "healthy nodes"]
+    assert [finding["severity"] for finding in named] == ["note", "note"]
+    assert f"trial 1: {sentence}" in named[0]["message"]
+    assert ai500("report", run.path)[0] == 0
+    page = run.report.read_text()
+    assert "Nodes to test" in page
+    assert sentence.removeprefix("n9: ") in page
 
 
 def test_resume_changes_site_options_and_records_them(

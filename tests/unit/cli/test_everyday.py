@@ -254,7 +254,7 @@ def test_the_live_view_shows_the_whole_run(runs: Path) -> None:
     views = [
         MemberView(
             member, state="running", epoch=epochs // 2, epochs=epochs, quality=0.5, loss=1.25,
-            images_per_second=1000.0, sample_noun="image", started=began,
+            samples_per_second=1000.0, sample_noun="image", started=began,
         )
         for member in range(plan.ensemble_size)
     ]  # fmt: skip
@@ -271,7 +271,7 @@ def test_the_live_view_shows_the_whole_run(runs: Path) -> None:
     assert f" {100 * share:.0f} %  60 min 01 s elapsed, {whole_seconds(whole)} left" in lines[0]
     assert f"target {plan.definition.target_quality:g}" in text
     assert plan.operations is not None
-    rate = human_si(3000 * plan.operations.per_image)
+    rate = human_si(3000 * plan.operations.per_sample)
     assert f"1 of 4 members done; {rate}FLOPS" in text
     assert " left" not in lines[-1], "the bar alone shows the time left"
     colored = drawn(

@@ -112,7 +112,7 @@ def test_stablehlo_text_is_counted_and_states_the_operations_of_a_script(folder:
     (folder / "count.json").write_text(json.dumps(data))
     stated = stated_operations(str(folder / "count.json"))
     assert stated is not None
-    assert stated.forward_per_image == data["forward_per_image"]
+    assert stated.forward_per_sample == data["forward_per_sample"]
     assert stated.update_per_step == data["update"]
     assert "2×224×224×3" in flops(text).stdout
 

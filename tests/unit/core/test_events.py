@@ -89,7 +89,7 @@ EPOCH = {"trial": 1, "member": 0, "attempt": 1, "epoch": 1, "loss": 0.5}
         ("epoch", True),
         ("member", {"a": 1}),
         ("loss", "small"),
-        ("images", 10**30),
+        ("samples", 10**30),
     ],
 )
 def test_a_field_of_no_use_is_named_with_its_file_and_line(
@@ -133,3 +133,19 @@ def test_a_line_that_ai500_never_writes_is_named(tmp_path: Path, line: str) -> N
     path.write_text('{"event": "x"}\n' + line + "\n")
     with pytest.raises(RunFolderError, match=r"events\.jsonl, line 2"):
         list(events.read(path))
+
+
+def test_events_of_some_kinds_are_read_without_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    log.emit("run_start", reason="job_suspended")
+    log.emit("job_suspended", member=1)
+    with path.open("a") as file:
+        file.write('{"event": "epoch", "wall": NaN}\n')  # `read_checked` refuses it
+    log.emit("job_continued", member=1)
+    read = list(events.read_kinds(path, ("job_suspended", "job_continued")))
+    assert [event["event"] for event in read] == ["job_suspended", "job_continued"]
+    with path.open("a") as file:
+        file.write('{"event": "job_suspended"}\n')
+    with pytest.raises(RunFolderError):
+        list(events.read_kinds(path, ("job_suspended",)))

@@ -88,8 +88,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, list[str]]
 
 
 FIELDS = [
-    "event", "trial", "member", "attempt", "epoch", "images", "steps", "quality", "wall",
-    "monotonic", "host", "boot", "result", "forward_per_image", "convention", "seed", "loss",
+    "event", "trial", "member", "attempt", "epoch", "samples", "steps", "quality", "wall",
+    "monotonic", "host", "boot", "result", "forward_per_sample", "convention", "seed", "loss",
 ]  # fmt: skip
 MUTATIONS = st.lists(
     st.tuples(st.integers(0, 10**6), st.sampled_from(FIELDS), VALUES, st.booleans()),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ai500.core import heartbeat
-from ai500.core.heartbeat import wait_while_beating
+from ai500.core.heartbeat import is_held, wait_while_beating
 from ai500.records.run_folder import lock_within
 
 WORKER = """\
@@ -44,16 +46,40 @@ def worker(lock: Path) -> subprocess.Popen[str]:
     return process
 
 
-def is_held(lock: Path) -> bool:
-    with lock.open("a") as file:
-        return not lock_within(file, seconds=0)
+COPY = """\
+import sys, time
+from pathlib import Path
+from ai500.core import heartbeat
+from ai500.records.run_folder import lock_within
+heartbeat.WATCH_SECONDS = 0.02
+path, trained = Path(sys.argv[1]), Path(sys.argv[2])
+heartbeat.wait_while_beating(path, ended=trained.exists, silence_seconds=float(sys.argv[3]))
+if trained.exists():
+    sys.exit("trained")
+file = path.open("a")
+assert lock_within(file, seconds=1), "two copies"
+heartbeat.sign(file)
+heartbeat.beat(file, path, seconds=0.05)
+print("trains", flush=True)
+time.sleep(1.5)
+trained.touch()
+"""
+
+
+def copies(lock: Path, *, silence: float, count: int = 4) -> list[subprocess.Popen[str]]:
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", COPY, str(lock), str(lock.with_name("record")), str(silence)],
+            env=os.environ | {"AI500_ATTEMPT": str(attempt)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for attempt in range(2, 2 + count)
+    ]  # fmt: skip
 
 
 def waiting(lock: Path, *, ended: threading.Event, silence: float) -> threading.Thread:
     thread = threading.Thread(
-        target=lambda: wait_while_beating(
-            lock, is_held=lambda: is_held(lock), ended=ended.is_set, silence_seconds=silence
-        )
+        target=lambda: wait_while_beating(lock, ended=ended.is_set, silence_seconds=silence)
     )
     thread.start()
     return thread
@@ -94,6 +120,45 @@ def test_a_silent_lock_is_taken_over_and_its_worker_ends_when_it_wakes(tmp_path:
             assert old.wait(10) == heartbeat.TAKEN_OVER_EXIT_CODE
         assert old.stderr is not None
         assert "taken over this member" in old.stderr.read()
+
+
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "released"])
+def test_of_several_copies_that_wait_one_trains_and_the_others_wait_for_it(
+    tmp_path: Path, is_silent: bool
+) -> None:
+    lock = tmp_path / ".lock"
+    with worker(lock) as old:
+        if is_silent:
+            os.kill(old.pid, signal.SIGSTOP)
+        waiting_copies = copies(lock, silence=0.3 if is_silent else 60)
+        if not is_silent:
+            time.sleep(0.5)
+            old.communicate("")
+        outputs = [copy.communicate(timeout=30) for copy in waiting_copies]
+        old.kill()
+    assert sorted(printed for printed, _ in outputs) == ["", "", "", "trains\n"]
+    assert sorted(error for _, error in outputs) == ["", *["trained\n"] * 3]
+
+
+def race(lock: Path, *, count: int) -> list[bool]:
+    """Let several copies replace the same silent lock at once; return which did."""
+    silent, start = heartbeat._state_of(lock), threading.Barrier(count)
+
+    def copy(_: int) -> bool:
+        start.wait()
+        return heartbeat._take_over(lock, silent=silent)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(copy, range(count)))
+
+
+def test_copies_that_see_silence_at_once_replace_the_lock_once(tmp_path: Path) -> None:
+    for number in range(50):
+        lock = tmp_path / f"{number}.lock"
+        lock.write_bytes(b"6 1\n")
+        assert sorted(race(lock, count=4)) == [False, False, False, True]
+        assert lock.with_name(f"{number}.lock.replaced").read_bytes() == b"6 1\n"
+        assert lock.read_bytes().startswith(heartbeat.CLAIM)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

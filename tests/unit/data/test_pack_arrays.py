@@ -311,11 +311,17 @@ BAD_ARRAYS: dict[str, tuple[dict[str, Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("fault", BAD_ARRAYS)
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (fault, kind)
+        for fault in BAD_ARRAYS
+        for kind in WRITERS
+        # All columns of a Parquet file have the same number of rows.
+        if not ("Parquet" in kind and fault == "other length")
+    ],
+)
 def test_arrays_that_do_not_fit(tmp_path: Path, fault: str, kind: str) -> None:
-    if "Parquet" in kind and fault == "other length":
-        pytest.xfail("a Parquet file has one number of rows")
     arrays, value = BAD_ARRAYS[fault]
     with pytest.raises(DataError) as raised:
         pack(WRITERS[kind](tmp_path, arrays), tmp_path / "store", workers=1)

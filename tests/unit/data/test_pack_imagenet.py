@@ -56,12 +56,12 @@ def write_train(folder: Path) -> None:
     (folder / TRAIN_ARCHIVE).write_bytes(tar_of(inner))
 
 
-def validation_images() -> dict[str, bytes]:
+def validation_samples() -> dict[str, bytes]:
     return {validation_name(i): jpeg(80 * label) for i, label in enumerate(VALIDATION_LABELS)}
 
 
 def write_validation(folder: Path, *, as_folder: bool = False) -> None:
-    images = validation_images()
+    images = validation_samples()
     if not as_folder:
         backwards = dict(reversed(images.items()))
         (folder / VALIDATION_ARCHIVE).write_bytes(tar_of(backwards))

@@ -109,8 +109,8 @@ def test_a_missing_program_is_the_environments_fault(program: str) -> None:
 
 def test_operations_that_the_user_states(tmp_path: Path) -> None:
     count = {
-        "convention": "aiperf", "parameters": 7, "forward_per_image": 100,
-        "backward_per_image": 200, "update": 14, "unknown": {},
+        "convention": "aiperf", "parameters": 7, "forward_per_sample": 100,
+        "backward_per_sample": 200, "update": 14, "unknown": {},
     }  # fmt: skip
     file = tmp_path / "count.json"
     file.write_text(json.dumps(count))

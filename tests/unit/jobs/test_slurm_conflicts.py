@@ -10,8 +10,9 @@ import pytest
 from ai500.config import load
 from ai500.jobs.schedulers.slurm import memory_mib_per_slot
 from ai500.jobs.schedulers.slurm_conflicts import conflicts
+from ai500.jobs.schedulers.slurm_qos import limits_from
 from ai500.pipeline import planning
-from ai500.records import Cluster, JobLimits
+from ai500.records import Cluster, JobLimits, QosLimits
 from tests.support.simulated_slurm import MACHINE
 
 LIMITS = JobLimits(memory_mib_per_node=512_000, default_mib_per_cpu=4_000, gpu_types=("a100",))
@@ -56,6 +57,14 @@ def test_an_ordinary_plan_has_none() -> None:
         ({}, {"gpu_types": ("a100", "h100")}, ("a100, h100", "slurm.gpu_type")),
         ({"slurm.sbatch": ["--exclude=n1"]}, {}, ("--exclude=n1", "slurm.exclude")),
         ({"slurm.sbatch": ["-w n1"]}, {}, ("-w n1", "slurm.exclude")),
+        ({}, {"qos": (QosLimits("q", per_user={"gres/gpu": 7}),)},
+         ("QOS q", "a user 7 GPUs", "takes 8", "MaxTRESPerUser")),
+        ({}, {"qos": (QosLimits("q", group={"cpu": 100}),)}, ("100 CPUs", "takes 128", "GrpTRES")),
+        ({"slurm.start": "gang"}, {"qos": (QosLimits("q", per_job={"node": 1}),)},
+         ("a job 1 nodes", "takes 2", "never start")),
+        ({}, {"qos": (QosLimits("q", jobs_per_user=7),)}, ("7 running jobs", "8 at once", "gang")),
+        ({"slurm.time_limit": "2:00:00"}, {"qos": (QosLimits("q", max_seconds=3600),)},
+         ("MaxWall", "2:00:00")),
     ],
 )  # fmt: skip
 def test_each_conflict_is_named_with_its_fix(
@@ -63,6 +72,29 @@ def test_each_conflict_is_named_with_its_fix(
 ) -> None:
     texts = found(settings, **limits)
     assert any(all(word in text for word in words) for text in texts), texts
+
+
+@pytest.mark.parametrize(
+    ("settings", "qos"),
+    [
+        ({}, QosLimits("q", per_user={"gres/gpu": 8, "cpu": 128, "node": 2})),
+        ({}, QosLimits("q", group={"gres/gpu": 8}, per_job={"gres/gpu": 1, "node": 1})),
+        ({"slurm.start": "gang"}, QosLimits("q", jobs_per_user=1, per_job={"gres/gpu": 8})),
+        ({}, QosLimits("q", jobs_per_user=8)),
+        ({"slurm.time_limit": "1:00:00"}, QosLimits("q", max_seconds=3600)),
+    ],
+)
+def test_a_plan_at_the_limits_of_its_qos_fits(settings: dict[str, Any], qos: QosLimits) -> None:
+    assert found(settings, qos=(qos,)) == []
+
+
+def test_the_rows_of_sacctmgr() -> None:
+    rows = "normal|||||\nshort|cpu=4,gres/gpu:a100=1,mem=10G,node=2|gres/gpu=2|cpu=64|3|01:00:00\n"
+    normal, short = limits_from(rows + "a banner\n")
+    assert normal == QosLimits("normal")
+    assert short == QosLimits(
+        "short", {"cpu": 4, "gres/gpu": 1, "node": 2}, {"gres/gpu": 2}, {"cpu": 64}, 3, 3600
+    )
 
 
 def test_without_a_default_each_slot_gets_its_share_of_the_memory() -> None:

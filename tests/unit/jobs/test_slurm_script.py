@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from ai500.config import SlurmConfig
 from ai500.core.errors import ConfigError
-from ai500.jobs.schedulers.slurm_script import Part, Request, array_script, gang_script
+from ai500.jobs.schedulers.slurm_script import (
+    COMPLETE_EXITS,
+    Part,
+    Request,
+    array_script,
+    gang_script,
+)
 
 HOSTILE = '/shared/it\'s a "run"; rm -rf $HOME `x` ü\\%j'
 
@@ -24,17 +30,15 @@ def request(**changes: Any) -> Request:
     made = Request(
         name="ai500-x-001",
         trial=trial,
-        parts=[Part(0, 1, 0), Part(3, 2, 2)],
+        parts=[Part(0, 1), Part(3, 2)],
         nodes_per_member=2,
         gang_nodes=4,
-        slots_per_node=4,
         job_slots_per_node=4,
         cpus_per_slot=3,
         memory_mib_per_slot=None,
         accelerators=True,
         at_once=None,
         first_wave=2,
-        shares_accelerators=False,
         stages=True,
         command=["python", "-m", "agent", str(trial)],
         clear=["python", "-m", "agent", "--clear", str(trial)],
@@ -131,12 +135,30 @@ def test_what_the_site_wants_is_in_the_head() -> None:
         assert option in step.split()
 
 
-def test_a_gang_holds_all_members_and_each_has_its_own_nodes() -> None:
-    script = gang_script(request())
+def test_a_gang_is_two_steps_whatever_its_members() -> None:
+    script = gang_script(request(stages=False))
     assert "--nodes=4" in options(script)
-    starts = [line for line in script.splitlines() if line.startswith("start ")]
-    assert starts == ["start 0 1 0", "start 3 2 2"]
-    assert "--members 0,3 --at-once 2" in script
+    assert "members=(0 3)" in script.splitlines()
+    server, members = (line for line in script.splitlines() if line.startswith("srun "))
+    assert {"--ntasks=1", "--relative=0", "--overlap"} <= set(server.split())
+    assert {
+        "--nodes=4", "--ntasks=4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0",
+        "--cpus-per-task=12", "--gpus-per-task=4",
+    } <= set(members.split())  # fmt: skip
+    assert "--at-once 2" in script
+    assert "--cpus-per-slot 3" in script
+
+
+def test_what_a_gang_did_not_report_follows_from_the_records(tmp_path: Path) -> None:
+    """Member 5 reported a failure, 7 left a record, 8 left nothing."""
+    for member in (5, 7, 8):
+        (tmp_path / f"members/{member:03d}").mkdir(parents=True)
+    (tmp_path / "members/007/record.json").touch()
+    exits = tmp_path / "001.exits"
+    exits.write_text("5 3\n")
+    head = f"trial={shlex.quote(str(tmp_path))}\nexits={exits}\nmembers=(5 7 8)\n"
+    subprocess.run(["bash", "-c", head + "\n".join(COMPLETE_EXITS)], check=True, timeout=30)
+    assert exits.read_text() == "5 3\n7 0\n8 1\n"
 
 
 def test_a_member_that_straddles_nodes_asks_for_slots_on_as_few_nodes_as_possible() -> None:
@@ -162,12 +184,6 @@ def test_a_pinned_gang_names_its_nodes() -> None:
     assert not any("--nodelist" in option for option in options(gang_script(request())))
     pinned = gang_script(request(pinned_nodes=("n3", "n1", "n2", "n7")))
     assert "--nodelist=n3,n1,n2,n7" in options(pinned)
-
-
-def test_members_that_share_accelerators_may_overlap() -> None:
-    assert "--exact" in gang_script(request())
-    shared = gang_script(request(shares_accelerators=True))
-    assert "--exact" not in shared
 
 
 def requeued(tmp_path: Path, *, state: str, **environment: str) -> str:

@@ -136,7 +136,7 @@ def test_cray_s_counters_have_units_behind_them(tmp_path: Path) -> None:
 
 def test_only_whole_disks_count(tmp_path: Path) -> None:
     lines = [
-        "   8   0 sda 10 0 2000 5 20 0 4000 9 0 0 0",
+        "   8   0 sda 10 0 2000 5 20 0 4000 9 0 7500 0",
         "   8   1 sda1 10 0 2000 5 20 0 4000 9 0 0 0",
         " 253   0 dm-0 10 0 2000 5 20 0 4000 9 0 0 0",
         "   7   0 loop0 1 0 64 5 0 0 0 0 0 0 0",
@@ -146,6 +146,7 @@ def test_only_whole_disks_count(tmp_path: Path) -> None:
     assert readings(host.open_disks(tree(tmp_path, files))) == {
         ("sda", "disk_read_bytes"): 2000 * 512,
         ("sda", "disk_written_bytes"): 4000 * 512,
+        ("sda", "disk_busy_seconds"): 7.5,
     }
 
 
@@ -166,6 +167,13 @@ def test_network_counts_hardware_once_and_the_loop_apart(tmp_path: Path) -> None
         "sys/class/net/ib0/type": "32",
         f"{counters}/port_rcv_data": "100",
         f"{counters}/port_xmit_data": "200",
+        f"{counters}/symbol_error": "3",
+        f"{counters}/link_downed": "1",
+        "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)",
+        "sys/class/net/eth0/speed": "25000",
+        "sys/class/net/eth0/statistics/rx_crc_errors": "12",
+        "sys/class/net/eth0/statistics/rx_frame_errors": "2",
+        "sys/class/net/eth0/statistics/rx_errors": "99",
     }
     assert readings(host.open_network(tree(tmp_path, files))) == {
         ("lo", "network_received_bytes"): 5,
@@ -174,7 +182,20 @@ def test_network_counts_hardware_once_and_the_loop_apart(tmp_path: Path) -> None
         ("eth0", "network_sent_bytes"): 12,
         ("mlx5_0:1", "network_received_bytes"): 400,
         ("mlx5_0:1", "network_sent_bytes"): 800,
+        ("mlx5_0:1", "link_errors"): 4,
+        ("mlx5_0:1", "link_bits_per_second"): 400e9,
+        ("eth0", "link_bits_per_second"): 25e9,
+        ("eth0", "link_errors"): 14,
     }
+
+
+@pytest.mark.parametrize("speed", ["-1", "10000"])
+def test_a_link_that_is_down_or_virtual_has_no_speed(tmp_path: Path, speed: str) -> None:
+    files = {"proc/net/dev": interfaces(("eth0", 2, 3)), "sys/class/net/eth0/speed": speed}
+    if speed == "-1":
+        files |= {"sys/class/net/eth0/device/vendor": "0x15b3"}
+    values = readings(host.open_network(tree(tmp_path, files)))
+    assert not [quantity for _, quantity in values if quantity.startswith("link")]
 
 
 def test_a_container_s_interfaces_have_no_hardware_and_count(tmp_path: Path) -> None:
@@ -192,6 +213,25 @@ def test_host_reads_busy_and_total_processor_seconds(tmp_path: Path) -> None:
     assert values["host", "cpu_total_seconds"] == 18
     assert values["host", "memory_bytes"] == 600 * 1024
     assert values["host", "memory_utilization"] == pytest.approx(0.6)
+
+
+def test_host_reads_ecc_errors_and_each_package_s_throttling_once(tmp_path: Path) -> None:
+    cpu, memory = "sys/devices/system/cpu/cpu", "sys/devices/system/edac/mc"
+    files = {"proc/stat": "cpu  1 1 1 1 1 0 0 0", f"{memory}/mc0/ce_count": "41"}
+    files |= {f"{memory}/mc0/ue_count": "0", f"{memory}/mc1/ce_count": "2"}
+    for thread, package, milliseconds in ((0, 0, 1500), (1, 0, 1500), (2, 1, 0)):
+        throttle = f"{cpu}{thread}/thermal_throttle"
+        files[f"{throttle}/package_throttle_total_time_ms"] = str(milliseconds)
+        files[f"{cpu}{thread}/topology/physical_package_id"] = str(package)
+    values = readings(host.open_host(tree(tmp_path, files)))
+    faults = {key: value for key, value in values.items() if key[0] != "host"}
+    assert faults == {
+        ("package 0", "throttled_seconds"): 1.5,
+        ("package 1", "throttled_seconds"): 0.0,
+        ("mc0", "memory_corrected_errors"): 41,
+        ("mc0", "memory_uncorrected_errors"): 0,
+        ("mc1", "memory_corrected_errors"): 2,
+    }
 
 
 def program(folder: Path, name: str, script: str) -> None:

@@ -45,6 +45,32 @@ def nvmlDeviceGetFieldValues(handle, fields):
         values.append(types.SimpleNamespace(nvmlReturn=0 if supported else 3, value=number))
     return values
 
+NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 0, 1
+NVML_VOLATILE_ECC, nvmlEventTypeXidCriticalError = 0, 8
+registered, waiting = [], [(0, 31), (1, 79), (0, 48)]
+
+def nvmlDeviceGetTotalEccErrors(handle, kind, since):
+    if handle == 1:
+        raise NVMLError("Not Supported")
+    return 7 if kind == 0 else 2
+
+def nvmlDeviceGetCurrPcieLinkWidth(handle): return 16 - 8 * handle
+
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle):
+    return 0x4 if handle == 0 else 0x44  # the limit of power; heat besides
+
+def nvmlEventSetCreate(): return "set"
+def nvmlDeviceRegisterEvents(handle, kind, events):
+    assert (kind, events) == (8, "set")
+    registered.append(handle)
+
+def nvmlEventSetWait(events, milliseconds):
+    assert (events, milliseconds) == ("set", 0)
+    if not waiting or waiting[0][0] not in registered:
+        raise NVMLError("Timeout")
+    handle, code = waiting.pop(0)
+    return types.SimpleNamespace(device=handle, eventData=code)
+
 def nvmlDeviceGetTotalEnergyConsumption(handle):
     if handle == 1:
         raise NVMLError("Not Supported")
@@ -103,6 +129,28 @@ def test_nvml_counts_the_bytes_of_links(tmp_path: Path) -> None:
     assert readings["GPU-0aaa pcie_sent_bytes"] == 197_000
     assert "GPU-1aaa pcie_sent_bytes" not in readings  # not supported
     assert not any("pcie_received" in name for name in readings)  # unknown to the binding
+
+
+def test_nvml_counts_faults(tmp_path: Path) -> None:
+    """Heat counts the time between two samples; the limit of power is no fault."""
+    readings = json.loads(nvml(tmp_path, STAND_IN).stdout.splitlines()[0])
+    assert readings["GPU-0aaa memory_corrected_errors"] == 7
+    assert readings["GPU-0aaa memory_uncorrected_errors"] == 2
+    assert "GPU-1aaa memory_corrected_errors" not in readings  # not supported
+    assert (readings["GPU-0aaa xid_errors"], readings["GPU-0aaa last_xid"]) == (2, 48)
+    assert (readings["GPU-1aaa xid_errors"], readings["GPU-1aaa last_xid"]) == (1, 79)
+    assert readings["GPU-0aaa throttled_seconds"] == 0
+    assert 0 < readings["GPU-1aaa throttled_seconds"] < 30
+    assert readings["GPU-1aaa pcie_lanes"] == 8
+
+
+def test_nvml_of_a_binding_without_faults_still_meters(tmp_path: Path) -> None:
+    old = STAND_IN.replace("nvmlEventType", "_").replace("NVML_VOLATILE_ECC", "_ecc")
+    old = old.replace("nvmlDeviceGetCurrentClocksThrottleReasons", "_reasons")
+    readings = json.loads(nvml(tmp_path, old).stdout.splitlines()[0])
+    assert "GPU-0aaa watts" in readings
+    faults = ("ecc", "xid", "throttled", "memory_corrected")
+    assert not [name for name in readings if any(fault in name for fault in faults)]
 
 
 @pytest.mark.parametrize("visible", ["1", "GPU-1"])

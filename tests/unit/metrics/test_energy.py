@@ -260,6 +260,15 @@ def test_curves_are_rates_and_shares_with_a_band_over_devices(tmp_path: Path) ->
     assert curves["accelerator memory"].points[0].high == pytest.approx(0.7)
 
 
+def test_curves_of_a_window_that_begins_later(tmp_path: Path) -> None:
+    write_log(tmp_path, covers=ACCELERATORS, columns=GPU_NODE_COLUMNS, times=seconds(0, 1000),
+              values=lambda t: gpu_node(t, node=0))  # fmt: skip
+    curves = meter_curves(read_meters(tmp_path), Window(600.0, 900.0, wall))
+    received = curves["network received"]
+    assert received.mean == pytest.approx(2.3e9, rel=0.01)
+    assert len(received.points) == MAX_POINTS
+
+
 def test_curves_take_each_part_of_a_node_from_one_meter(tmp_path: Path) -> None:
     """A processor's own graphics idle beside the training card; node power is reported twice."""
     columns = [("drm", "0000:00:02.0", "utilization", None), ("drm", "0000:00:02.0", "watts", None),

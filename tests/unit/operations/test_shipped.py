@@ -27,9 +27,9 @@ def test_every_class_ships_in_every_convention() -> None:
             assert counts is not None
             assert counts.convention == convention
             assert counts.uncounted == {}, "a built-in class has no operator without a rule"
-            forward = counts.forward_per_image
+            forward = counts.forward_per_sample
             # Two gradients per product, which only the first layer of images lacks.
-            assert 0 < forward < counts.backward_per_image <= 2 * forward
+            assert 0 < forward < counts.backward_per_sample <= 2 * forward
 
 
 def test_full_is_resnet50() -> None:
@@ -37,7 +37,7 @@ def test_full_is_resnet50() -> None:
     assert full is not None
     assert full.parameters == 25_557_032
     # Convolution and dense gradients, without the input gradient of the first convolution.
-    assert full.backward_per_image == 2 * (8_174_272_512 + 4_096_000) - 236_027_904
+    assert full.backward_per_sample == 2 * (8_174_272_512 + 4_096_000) - 236_027_904
 
 
 def test_other_classes_have_no_shipped_count() -> None:

@@ -142,8 +142,8 @@ def test_work_is_linear_in_the_batch(name: str) -> None:
     with torch.device("meta"):
         model = factory()
     single, seven = count(model, (1, *sample)), count(model, (7, *sample))
-    assert seven.forward_per_image == single.forward
-    assert seven.backward_per_image == single.gradients
+    assert seven.forward_per_sample == single.forward
+    assert seven.backward_per_sample == single.gradients
     assert seven.update == single.update
 
 

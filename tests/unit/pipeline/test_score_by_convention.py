@@ -15,7 +15,7 @@ from ai500.records import Operations, Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.synthetic_run import Shape, write_synthetic_run
 
-V3 = Operations("v3", forward_per_image=1000, backward_per_image=2000, update_per_step=0,
+V3 = Operations("v3", forward_per_sample=1000, backward_per_sample=2000, update_per_step=0,
                 parameters=7)  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_a_recorded_count_gives_the_score_and_nothing_is_written(run: RunFolder)
     shown = score_by_convention(run, "v3")
     assert (official.convention, shown.convention) == ("aiperf", "v3")
     record = run_folder.read(TrainRecord, run.trial(1).member(0).record)
-    operations = 2 * (record.images * 3000)
+    operations = 2 * (record.samples * 3000)
     assert shown.trials[0].operations == operations
     assert shown.trials[0].flops == pytest.approx(operations / shown.trials[0].seconds)
     assert shown.penalty_coefficient == official.penalty_coefficient
@@ -59,7 +59,7 @@ def test_an_older_record_of_the_shipped_model_is_counted_by_the_shipped_table(
     change_records(run, effective={"model": {"graph_sha256": identity.graph_sha256}})
     shown = score_by_convention(run, "matmul")
     record = run_folder.read(TrainRecord, run.trial(1).member(0).record)
-    expected = 2 * table.training(images=record.images, steps=record.steps)
+    expected = 2 * table.training(samples=record.samples, steps=record.steps)
     assert shown.trials[0].operations == expected
 
 

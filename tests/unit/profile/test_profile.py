@@ -118,7 +118,7 @@ def test_kernels_of_an_accelerator_belong_to_the_operator_that_launched_them() -
     assert profile.busy_share == pytest.approx(210 / 220)
     assert profile.communication is None
     assert "one rank" in str(profile.communication_missing)
-    assert profile.images_per_second == 128
+    assert profile.samples_per_second == 128
 
 
 def test_table_12_of_an_accelerator() -> None:
@@ -389,10 +389,10 @@ def test_operations_by_hardware_counters_are_compared_with_the_analytical_count(
     total = operation_counters.total_operations(ncu_page(rows), weights)
     assert total == 1000 + 500 + 2 * 2000 + 2 * 10 + 4_000_000
     counted = operation_counters.compare(
-        total, images=2, operations_per_step={"convolution": 7_000_000, "dense": 1_000_000},
-        images_per_step=4,
+        total, samples=2, operations_per_step={"convolution": 7_000_000, "dense": 1_000_000},
+        samples_per_step=4,
     )  # fmt: skip
-    assert (counted.counted_per_image, counted.analytical_per_image) == (2_002_760, 2_000_000)
+    assert (counted.counted_per_sample, counted.analytical_per_sample) == (2_002_760, 2_000_000)
     assert counted.ratio == pytest.approx(1.00138)
     incomplete = rows | {tensor[1]: ["4,000,000", "n/a", "n/a"]}
     assert operation_counters.total_operations(ncu_page(incomplete), weights) is None

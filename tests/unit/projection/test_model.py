@@ -50,23 +50,54 @@ def test_rounds_send_the_bytes_of_the_formula(mode: str, per_node: int) -> None:
     )
 
 
-@pytest.mark.parametrize("nodes", [96, 128])
 @pytest.mark.parametrize("kind", ["fat_tree", "dragonfly"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "nodes"), [*((mode, 96) for mode in MODES), ("butterfly", 128)])
 def test_a_part_of_the_nodes_stands_for_all(
     mode: str, kind: platform.TopologyKind, nodes: int
 ) -> None:
     topology = platform.Topology(kind, leaf=8, uplinks=4, radix=64, switches=4, endpoints=4)
     system = replace(platform.read("cluster-100gbe"), topology=topology)
-    ranks = [rank // 2 for rank in range(2 * nodes)]
-
-    def seconds(most_nodes: int) -> float:
-        rounds = traffic.rounds(mode, ranks, buffer=1e9, library=True, most_nodes=most_nodes)
-        return simulator.collective_seconds(system, ranks, [rounds])[0]
-
-    # A dragonfly of 16 endpoints in a group is far from 1,024 nodes of eight groups.
     few_groups = kind == "dragonfly" and mode in ("torus_2d", "butterfly")
-    assert seconds(64) == pytest.approx(seconds(nodes), rel=0.5 if few_groups else 0.15)
+    # A dragonfly of 16 endpoints in a group is far from 1,024 nodes of eight groups.
+    assert folding(mode, system, nodes, part=64) == pytest.approx(
+        1, rel=0.5 if few_groups else 0.15
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes"),
+    [("all_reduce", 113), ("hierarchical", 113), ("hierarchical", 125), ("torus_2d", 125),
+     ("butterfly", 125)],
+)  # fmt: skip
+def test_a_folded_torus_keeps_its_long_sides(
+    mode: str, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two layers of 5 × 5 of five; of the prime number the last one is not full."""
+    monkeypatch.setattr(platform, "FOLDED_NODES", 32)
+    torus = replace(platform.read("frontier"), rails=1, topology=platform.Topology("torus"))
+    part = platform.folded_nodes(torus, nodes)
+    assert part == {125: 50, 113: 38}[nodes]
+    assert folding(mode, torus, nodes, part=part) == pytest.approx(1, rel=0.25)
+
+
+def folding(mode: str, system: platform.Platform, nodes: int, *, part: int) -> float:
+    """Return the seconds of a part of the nodes over those of all."""
+    ranks = [rank // 2 for rank in range(2 * nodes)]
+    folded, whole = (
+        simulator.collective_seconds(
+            system,
+            ranks,
+            [traffic.rounds(mode, ranks, buffer=1e9, library=True, most_nodes=most)],
+        )[0]
+        for most in (part, None)
+    )
+    return folded / whole
+
+
+def test_ranks_of_a_divided_model_skip_nodes_where_they_are_folded() -> None:
+    """A pipeline of 24 on nodes of 8: every third node, and none is the 1,024th."""
+    nodes = list(range(0, 3 * 500, 3))
+    assert traffic.folded_ranks(nodes, most_nodes=1024) == 342
 
 
 def test_a_plugins_mode_is_refused() -> None:
@@ -79,12 +110,6 @@ def test_buckets_overlap_with_computation() -> None:
     assert step(compute=1.0, ready=[0.5, 1.0], reduce=[0.2, 0.2]) == pytest.approx(1.2)
     assert step(compute=1.0, ready=[0.5, 1.0], reduce=[2.0, 2.0]) == pytest.approx(4.5)
     assert step(compute=1.0, ready=[], reduce=[]) == 1.0
-
-
-def test_the_slowest_of_many_devices() -> None:
-    assert timeline.slowest_factor(1, spread=0.1) == 1.0
-    assert timeline.slowest_factor(1000, spread=0.0) == 1.0
-    assert 1.3 < timeline.slowest_factor(1000, spread=0.1) < 1.45
 
 
 def test_failures_lengthen_the_window_and_more_members_wait_longer() -> None:
@@ -158,6 +183,73 @@ def test_members_that_read_the_shared_file_system_wait_for_it() -> None:
     assert gains["file system"] > 1.8 > gains["accelerator"]
 
 
+def test_a_checkpoint_has_the_weights_and_the_optimizers_state() -> None:
+    """SGD with momentum: two copies of the weights of both members of an accelerator, in FP32."""
+    app, plan = application.read(H200), run_folder.read(Plan, H200 / "plan.json")
+    assert plan.operations is not None and plan.hyperparameters.optimizer == "sgd"
+    assert app.checkpoint_bytes == 2 * 2 * 4 * plan.operations.parameters
+
+
+def test_steps_wait_for_a_checkpoint_only_while_the_last_one_is_written() -> None:
+    app = application.read(H200)
+    app = replace(app, checkpoint_interval_seconds=10.0, epochs=100 * app.epochs)
+    system = platform.read("dgx-h100-superpod")
+    slow = replace(system, file_system_bytes_per_second=app.checkpoint_bytes * 8 / 25.0)
+    behind, waiting = (
+        Projector(app, each).project(accelerators=64, degree=8) for each in (system, slow)
+    )
+    # Eight members write at once: 25 s for a checkpoint every 10 s, so that each adds 15 s.
+    assert waiting.checkpoint_seconds == pytest.approx(25.0)
+    assert behind.checkpoint_seconds < 10.0
+    every = math.floor(behind.seconds / 10.0)
+    assert every > 3
+    assert waiting.seconds - behind.seconds == pytest.approx(15.0 * every)
+    seldom = replace(app, checkpoint_interval_seconds=1e6)
+    alone = Projector(seldom, slow).project(accelerators=64, degree=8)
+    assert alone.seconds == pytest.approx(behind.seconds)
+
+
+def test_larger_checkpoints_cost_more_where_nodes_fail() -> None:
+    """At Young's interval √(2 · cost · MTBF) a window is longer by about √(2 · cost / MTBF)."""
+    app, system = application.read(H200), platform.read("dgx-h100-superpod")
+    work, mtbf = Projector(app, system).project(accelerators=8, degree=8).seconds, 1e4
+    app = replace(app, epochs=round(200 * mtbf / work) * app.epochs)
+    without = Projector(app, system).project(accelerators=8, degree=8)
+    for cost in (1.0, 10.0):
+        point = Projector(
+            # A node writes 8 GB/s.
+            replace(app, checkpoint_bytes=8e9 * cost),
+            system,
+            Settings(node_mtbf_seconds=mtbf, requeue_seconds=0.0),
+        ).project(accelerators=8, degree=8)
+        assert point.checkpoint_seconds == pytest.approx(cost)
+        longer = point.seconds / without.seconds - 1
+        assert longer == pytest.approx(math.sqrt(2 * cost / mtbf), rel=0.2)
+
+
+def test_fsdp2_gathers_weights_twice_for_each_part_of_a_batch() -> None:
+    """And reduces gradients once: 2 a + 1 half rings, where an all-reduce is two."""
+    app, system = application.read(H200), platform.read("cluster-100gbe")
+
+    def reduce_seconds(accumulation: int, settings: Settings) -> float:
+        work = replace(app, accumulation=accumulation)
+        return Projector(work, system, settings).project(accelerators=64, degree=64).reduce_seconds
+
+    ring = reduce_seconds(1, Settings(mode="ring"))
+    for accumulation in (1, 4):
+        sharded = reduce_seconds(accumulation, Settings(sharded=True))
+        assert sharded == pytest.approx(ring * (2 * accumulation + 1) / 2)
+
+
+def test_an_accumulated_batch_hides_less_of_the_averaging(tmp_path: Path) -> None:
+    """Only the last part's backward pass averages gradients."""
+    run = changed_run(tmp_path, lambda plan: plan["hyperparameters"].update(accumulation=4))
+    parts, whole = application.read(run), application.read(H200)
+    assert (parts.accumulation, parts.batch_size) == (4, 4 * whole.batch_size)
+    assert whole.gradients_ready == pytest.approx(1 / 3)
+    assert parts.gradients_ready == pytest.approx(1 - 2 / 3 / 4)
+
+
 def test_an_evaluation_is_as_long_as_the_run_measured_it() -> None:
     """A run of P_degree 4 measured evaluations that four accelerators share."""
     app, system = application.read(H200), platform.read("dgx-h100-superpod")
@@ -176,7 +268,7 @@ def test_members_that_share_a_nodes_ports_are_refused() -> None:
 
 
 def test_a_divided_runs_record_gives_its_activations(tmp_path: Path) -> None:
-    counted = {"images": 1000, "tensor": {"bytes": 6e6, "calls": 40},
+    counted = {"samples": 1000, "tensor": {"bytes": 6e6, "calls": 40},
                "pipeline": {"bytes": 8e6, "calls": 4}}  # fmt: skip
     run = changed_run(
         tmp_path, lambda plan: plan["parallel"].update(tensor_degree=2, pipeline_degree=3)
@@ -309,7 +401,7 @@ def test_a_degree_must_divide_the_accelerators() -> None:
     projector = Projector(application.read(H200), platform.read("frontier"))
     with pytest.raises(InputError, match=r"Eq\. 5"):
         projector.project(accelerators=10, degree=8)
-    with pytest.raises(InputError, match="images of an epoch"):
+    with pytest.raises(InputError, match="samples of an epoch"):
         projector.project(accelerators=1024, degree=1024)
 
 

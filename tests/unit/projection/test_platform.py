@@ -63,7 +63,8 @@ def test_shipped_systems_have_sources_and_grow_to_100_000(name: str) -> None:
 
 def test_a_torus_is_as_small_as_its_nodes_allow(tmp_path: Path) -> None:
     system = platform.read(write(tmp_path, kind="torus"))
-    assert platform.shape(system, 100)["sides"] == [4, 5, 5]
+    sides = {nodes: platform.shape(system, nodes)["sides"] for nodes in (100, 97, 2048, 1)}
+    assert sides == {100: [5, 5, 4], 97: [5, 5, 4], 2048: [16, 16, 8], 1: [1, 1, 1]}
 
 
 @pytest.mark.parametrize(

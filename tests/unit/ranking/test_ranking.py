@@ -15,6 +15,7 @@ from ai500.ranking.entries import Entry, Ranked, Rejected, implausible
 from ai500.ranking.pages import script
 from ai500.ranking.site import MARK, build
 from ai500.ranking.standings import by_list, standings
+from ai500.report.charts import svg
 from tests.support.synthetic_list import TITLE, entry, identity, ranked, snapshot, synthetic_list
 
 
@@ -104,6 +105,26 @@ def test_a_system_is_placed_once_by_its_best_result_per_watt() -> None:
     assert [standing[e.id].rank for e in (fast, frugal)] == [1, None]
     assert [standing[e.id].energy_rank for e in (fast, frugal)] == [None, 1]
     assert [standing[e.id].edition_energy_rank for e in (fast, frugal)] == [1, 1]
+
+
+def test_ranks_that_the_trials_leave_open() -> None:
+    def measured(number: int, low: float, mean: float, high: float) -> Entry:
+        return listed(number, mean, lowest_vflops=low, highest_vflops=high)
+
+    once = {"lowest_vflops": None, "highest_vflops": None}
+    entries = [
+        measured(1, 8e12, 9e12, 10e12),  # clear of all others
+        measured(2, 5e12, 6e12, 7e12),  # its fastest trial meets none of the first's
+        measured(3, 4e12, 4.5e12, 5e12),  # meets the second at one end, the fourth at the other
+        measured(4, 3e12, 3.5e12, 4e12),
+        listed(5, 1e12, **once),  # one trial
+        listed(6, 1e12, edition="2026-05", **once),  # equal
+    ]
+    found = standings(entries)
+    overlaps = [(found[each.id].first_overlap, found[each.id].last_overlap) for each in entries]
+    assert overlaps == [(None, None), (2, 3), (2, 4), (3, 4), (5, 6), (5, 6)]
+    own = [found[each.id].edition_first_overlap for each in entries]
+    assert own == [None, 2, 2, 3, None, None], "each edition by itself"
 
 
 @pytest.mark.parametrize("name", ["workload", "problem_class", "level"])
@@ -236,17 +257,17 @@ def test_data_is_recovered_from_its_script() -> None:
 def test_logarithmic_ticks_enclose_the_values(
     low: float, high: float, labels: tuple[str, ...]
 ) -> None:
-    assert editions.logarithmic_ticks(low, high).labels == labels
+    assert svg.log_ticks(low, high).labels == labels
 
 
 def test_very_many_decades_have_few_ticks() -> None:
-    ticks = editions.logarithmic_ticks(1e3, 9e18)
+    ticks = svg.log_ticks(1e3, 9e18)
     assert len(ticks.values) <= 9
-    assert (ticks.low, ticks.high) == (3.0, 19.0)
+    assert (ticks.low, ticks.high) == (1e3, 1e19)
 
 
 def test_ticks_of_the_largest_doubles() -> None:
-    assert editions.logarithmic_ticks(1e12, 2e307).high == 300.0
+    assert svg.log_ticks(1e12, 2e307).high == 1e300
 
 
 @pytest.mark.parametrize("change", [{"quality_ratio": float("inf")}, {"vflops_per_watt": 2e307}])
@@ -273,4 +294,12 @@ def test_history_of_a_single_result_and_of_many(tmp_path: Path) -> None:
     assert [(edition, entry.vflops) for edition, entry in best.items()] == [
         ("2026-05", 1e12),
         ("2026-11", 3e12),
+    ]
+
+
+def test_the_sum_of_an_edition_has_each_system_once() -> None:
+    twice = [listed(1, 2e12, system="a"), listed(2, 3e12, system="a"), listed(3, 5e12)]
+    assert editions.sum_of_editions([*twice, listed(4, 1e12, edition="2026-05")]) == [
+        ("2026-05", 1e12),
+        ("2026-11", 8e12),
     ]

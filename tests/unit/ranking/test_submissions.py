@@ -19,10 +19,13 @@ from ai500.ranking.entries import Ranked, Rejected, rejection_reasons
 from ai500.ranking.site import build
 from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
+from ai500.roofline.page import placement_figures
+from ai500.roofline.place_run import place_run
 from ai500.submission import archive, packing, signing
 from ai500.submission.description import describe
 from tests.support.submitted import OPTIONS, packed, small_run, submittable_run
 from tests.support.synthetic_list import TITLE, judged, snapshot, submission
+from tests.support.synthetic_roofline import synthetic_roofline
 
 pytestmark = pytest.mark.xdist_group("ranking")  # one folder of submissions
 
@@ -154,6 +157,33 @@ def test_an_entry_shows_all_of_its_submission(submissions: Path, tmp_path: Path)
     data = json.loads(layers.removeprefix("ai500.entry(").removesuffix(");\n"))
     assert sorted(data["layers"]) == [str(layer) for layer in range(1, 10)]
     assert data["layers"]["9"]["epochs"] == "11"
+
+
+def test_a_run_is_placed_again_under_the_submitted_ceilings(tmp_path: Path) -> None:
+    run = submittable_run(tmp_path / "run")
+    honest = place_run(run, synthetic_roofline())
+    faster = [dataclasses.replace(point, flops=2 * point.flops) for point in honest.placed]
+    run_folder.write(run.roofline, dataclasses.replace(honest, placed=tuple(faster)))
+    packed(run, tmp_path / "forged.ai500")
+    (entry,) = judged(tmp_path)
+    assert isinstance(entry, Ranked)
+    assert [drawing.caption for drawing in entry.rooflines] == [
+        figure.caption for figure in placement_figures(honest)
+    ]
+    assert ">Roofline</h2>" in entry.body
+    assert entry.rooflines[0].svg in entry.body
+
+
+def test_ceilings_that_do_not_fit_a_run_cost_it_the_drawing_alone(tmp_path: Path) -> None:
+    run = submittable_run(tmp_path / "run")
+    honest = place_run(run, synthetic_roofline())
+    no_kernels = dataclasses.replace(honest.ceilings, kernels=())
+    run_folder.write(run.roofline, dataclasses.replace(honest, ceilings=no_kernels))
+    packed(run, tmp_path / "bare.ai500")
+    (entry,) = judged(tmp_path)
+    assert isinstance(entry, Ranked)
+    assert entry.rooflines == ()
+    assert "Not shown: " in entry.body
 
 
 def test_with_trusted_keys_only_their_submissions_are_ranked(

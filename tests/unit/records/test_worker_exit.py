@@ -69,3 +69,9 @@ def test_a_resume_alone_is_no_advice_where_it_can_not_help(cause: ExitCause) -> 
 @pytest.mark.parametrize("cause", [None, "signal", "time_limit", "node_failure", "preempted"])
 def test_a_resume_is_the_advice_where_it_helps(cause: ExitCause | None) -> None:
     assert exit_remedy(cause, run="runs/first").startswith("`ai500 resume runs/first`")
+
+
+@pytest.mark.parametrize("cause", ["input", "environment", "error"])
+def test_an_error_is_mended_before_a_resume(cause: ExitCause) -> None:
+    remedy = exit_remedy(cause, run="runs/first")
+    assert "what the error names" in remedy.partition("`ai500 resume runs/first`")[0]

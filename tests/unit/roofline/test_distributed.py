@@ -26,7 +26,7 @@ OPERATIONS = shipped_operations("image_classification", "smoke", "aiperf")
 PLACED = shipped_operations("image_classification", "smoke", "matmul")
 assert OPERATIONS is not None
 assert PLACED is not None
-STEP_OPERATIONS = 4 * 32 * PLACED.per_image
+STEP_OPERATIONS = 4 * 32 * PLACED.per_sample
 """Four ranks of 32 images, by the convention that ceilings have."""
 SENT = STEP_OPERATIONS / 5200
 """Bytes of a step on each class of links."""

@@ -312,7 +312,7 @@ def test_a_resumed_member_counts_from_its_last_start(tmp_path: Path) -> None:
     effective = {"parallel": {"communication": {"bytes": "counted", "traffic": sent}}}
     operations = Operations("aiperf", 1, 2, 3, 4)
     record = TrainRecord(
-        member=0, parameters=4, images=300, steps=30, epochs=3, world_size=2, device="cpu",
+        member=0, parameters=4, samples=300, steps=30, epochs=3, world_size=2, device="cpu",
         device_name="any", quality=0.5, weights_sha256="", operations=operations,
         effective=effective, versions={},
     )  # fmt: skip

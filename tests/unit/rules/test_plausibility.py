@@ -5,10 +5,18 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ai500.inventory.peaks import CORE_FLOPS, data_sheet, data_sheets, largest_flops
+from ai500.inventory.description import Processors
+from ai500.inventory.peaks import (
+    HIGHEST_HERTZ,
+    data_sheet,
+    data_sheets,
+    largest_flops,
+    processor_flops,
+)
 from ai500.pipeline import scoring
 from ai500.rules import plausibility_rules as rules
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
@@ -69,13 +77,34 @@ def metered_from(seconds: float) -> Change:
     return change
 
 
+def processors(**changes: Any) -> Change:
+    """Change the nodes' descriptions of their CPUs."""
+
+    def change(evidence: Evidence) -> Evidence:
+        nodes = [
+            (member, dataclasses.replace(
+                node, processors=dataclasses.replace(node.processors, **changes)))
+            for member, node in evidence.trials[0].nodes
+        ]  # fmt: skip
+        return trials(nodes=nodes)(evidence)
+
+    return change
+
+
 def both(first: Change, second: Change) -> Change:
     return lambda evidence: second(first(evidence))
 
 
 BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
     # rule, change by a number, number just inside, number just outside
-    ("possible rate", lambda x: score(flops=x), 3.999e12, 4.001e12),
+    # 2 cores × 5 GHz × 96 operations × 4
+    ("possible rate", lambda x: score(flops=x), 3.839e12, 3.841e12),
+    ("possible rate", lambda x: both(processors(threads=1, cores=1), score(flops=x)),
+     1.919e12, 1.921e12),
+    ("possible rate", lambda x: both(processors(instructions=("asimd",)), score(flops=x)),
+     1.279e12, 1.281e12),
+    ("possible rate", lambda x: both(processors(highest_hertz=None), score(flops=x)),
+     4 * 2 * 96 * HIGHEST_HERTZ * 0.999, 4 * 2 * 96 * HIGHEST_HERTZ * 1.001),
     ("possible rate", lambda x: both(on_accelerators("NVIDIA H200", 4, 4), score(flops=x)),
      4 * H200 * 0.999, 4 * H200 * 1.001),
     ("under submitted ceilings", with_ceilings, 1.001, 0.999),
@@ -124,6 +153,40 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
     ):
         judgement = judge(change(copy.deepcopy(clean)), rules=PLAUSIBILITY_RULES)
         assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
+
+
+def test_the_rate_of_an_unknown_cpu_could_not_be_checked(clean: Evidence) -> None:
+    for changes in ({"instructions": ("unheard_of",)}, {"cores": None, "threads": None}):
+        unknown = processors(**changes)(copy.deepcopy(clean))
+        findings = judge(unknown, rules=(rules.possible_rate,)).violations
+        assert {finding.severity for finding in findings} == {"unchecked"}
+
+
+def test_largest_rates_of_processors() -> None:
+    """Data sheets: Xeon Platinum 8480+ (56 cores), EPYC 9654, A64FX, each at its highest clock."""
+    xeon = Processors(
+        cores=56, highest_hertz=3.8e9,
+        instructions=("amx_bf16", "amx_int8", "avx512_fp16", "avx512f", "fma"),
+    )  # fmt: skip
+    assert processor_flops(xeon, "mixed-bf16") == 56 * 3.8e9 * 1024
+    assert processor_flops(xeon, "int8") == 56 * 3.8e9 * 2048
+    assert processor_flops(xeon, "fp16") == 56 * 3.8e9 * 128
+    assert processor_flops(xeon, "fp32") == processor_flops(xeon, "tf32") == 56 * 3.8e9 * 96
+    epyc = Processors(cores=96, threads=192, highest_hertz=3.7e9, instructions=("fma", "avx512f"))
+    assert processor_flops(epyc, "bf16") == 96 * 3.7e9 * 96  # no BF16 units are described
+    a64fx = Processors(threads=48, highest_hertz=2.2e9, instructions=("asimd", "sve"))
+    assert processor_flops(a64fx, "fp32") == 48 * 2.2e9 * 64
+    assert processor_flops(Processors(threads=4, instructions=("altivec",)), "fp32") is None
+
+
+def test_accelerators_that_no_library_lists_could_not_be_checked(clean: Evidence) -> None:
+    """One of four described is a contradiction, none is a driver that says nothing."""
+    for described, unchecked in ((0, True), (1, False)):
+        claimed = on_accelerators("NVIDIA H200", 4, described)(copy.deepcopy(clean))
+        findings = judge(claimed, rules=(rules.accelerators_as_described,)).violations
+        assert findings and all(
+            (finding.severity == "unchecked") is unchecked for finding in findings
+        )
 
 
 def test_a_node_that_the_job_had_to_leave_has_no_state_after_training(clean: Evidence) -> None:
@@ -213,5 +276,3 @@ def test_largest_rates() -> None:
     assert largest_flops("NVIDIA H200", "mixed-bf16") == 989.4e12
     assert largest_flops("Tesla V100-SXM2-32GB", "mixed-bf16") == 125e12  # computed in FP16 or less
     assert largest_flops("A device of next year", "fp8") == 5000e12
-    assert largest_flops("", "fp32", cores=3) == 3 * CORE_FLOPS["fp32"]
-    assert largest_flops("", "mixed-fp16", cores=1) == max(CORE_FLOPS.values())

@@ -223,9 +223,9 @@ def test_a_policy_of_ones_own_is_allowed_where_its_source_is_recorded(clean: Evi
 
 def test_operations_that_the_graph_does_not_have_are_found(clean: Evidence) -> None:
     """Record and events agree with each other, but not with the graph."""
-    inflated = replace(clean.members[0].operations, forward_per_image=10**9)
+    inflated = replace(clean.members[0].operations, forward_per_sample=10**9)
     changed = records(operations=inflated)(clean)
-    changed = events("operations", forward_per_image=10**9)(changed)
+    changed = events("operations", forward_per_sample=10**9)(changed)
     assert rule_names(judge(changed)) == {"operations of the graph"}
 
 
@@ -292,9 +292,11 @@ def test_v3_section_3_3_a_poisson_bootstrap_varies_in_size(
         for trial in changed.trials
     ]
     images = (samples + drawn) // batch * batch
-    changed = events("epoch", images=images, steps=images // batch)(replace(changed, trials=trials))
+    changed = events("epoch", samples=images, steps=images // batch)(
+        replace(changed, trials=trials)
+    )
     epochs = changed.plan.hyperparameters.epochs
-    changed = records(images=images * epochs, steps=images // batch * epochs)(changed)
+    changed = records(samples=images * epochs, steps=images // batch * epochs)(changed)
     assert rule_names(judge(changed)) == ({"own bootstraps"} if broken else set())
 
 
@@ -420,7 +422,7 @@ def test_a_graph_of_ones_own_is_counted_again_in_every_convention(clean: Evidenc
     free = recorded("model", "graph_sha256", value="e" * 64)(clean)
     assert graph_findings(with_graph(free, DENSE, counts)) == []
     for name in counts:
-        forged = replace(counts[name], forward_per_image=counts[name].forward_per_image + 1)
+        forged = replace(counts[name], forward_per_sample=counts[name].forward_per_sample + 1)
         found = graph_findings(with_graph(free, DENSE, counts | {name: forged}))
         assert found
         assert {f.severity for f in found} == {"violation"}
@@ -450,9 +452,9 @@ def test_another_or_no_graph_than_the_recorded_one(clean: Evidence) -> None:
 def test_counts_a_little_above_the_class_are_refused(clean: Evidence, share: float) -> None:
     counted = clean.members[0].operations
     assert counted is not None
-    forward = counted.forward_per_image + max(1, round(share * counted.forward_per_image))
-    forged = records(operations=replace(counted, forward_per_image=forward))(
-        events("operations", forward_per_image=forward)(clean)
+    forward = counted.forward_per_sample + max(1, round(share * counted.forward_per_sample))
+    forged = records(operations=replace(counted, forward_per_sample=forward))(
+        events("operations", forward_per_sample=forward)(clean)
     )
     assert {f.rule for f in judge(forged).violations} == {"operations of the graph"}
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ai500.core import plugins
+from ai500.inventory.description import Processors
+from ai500.inventory.peaks import known_instructions
 from ai500.pipeline import scoring
 from ai500.pipeline.programs import program_of
 from ai500.records.run_folder import RunFolder
@@ -49,6 +51,22 @@ def official_run(path: Path, workload: str, name: str) -> RunFolder:
     )
 
 
+def on_a_large_node(evidence: Evidence) -> Evidence:
+    """The same run on nodes whose processors can reach the rate of its synthetic search."""
+    processors = Processors(cores=10_000, threads=10_000, instructions=known_instructions())
+    trials = [
+        dataclasses.replace(
+            trial,
+            nodes=[
+                (member, dataclasses.replace(node, processors=processors))
+                for member, node in trial.nodes
+            ],
+        )
+        for trial in evidence.trials
+    ]
+    return dataclasses.replace(evidence, trials=trials)
+
+
 def of_trials(evidence: Evidence, count: int) -> Evidence:
     """The same run, had it ended after so many trials."""
     plan = dataclasses.replace(evidence.plan, trials=count)
@@ -68,6 +86,8 @@ def test_a_run_as_prescribed_is_valid_with_any_number_of_trials(
     tmp_path: Path, workload: str, name: str
 ) -> None:
     whole = scoring.run_evidence(official_run(tmp_path / "run", workload, name))
+    if whole.reference.search is not None:
+        whole = on_a_large_node(whole)
     reference = whole.reference
     expected: dict[int, set[str]] = {}
     broken: dict[int, set[str]] = {}

@@ -159,10 +159,10 @@ def test_doubted_speeds_are_not_joined_by_a_line(base: PointResult) -> None:
 def test_v3_fig_7_speed_of_one_model_rises_as_m_falls(base: PointResult) -> None:
     """V3 §4.4: M = 1 is the fastest, though all members together are faster at M = 8."""
     points = points_of("tradeoff", base)
-    speeds = [point.model_images_per_second for point in points]
+    speeds = [point.model_samples_per_second for point in points]
     assert [point.score.ensemble_size for point in points] == [8, 4, 2, 1]
     assert speeds == sorted(speeds)  # type: ignore[type-var]
-    assert points[0].images_per_second > points[-1].images_per_second  # type: ignore[operator]
+    assert points[0].samples_per_second > points[-1].samples_per_second  # type: ignore[operator]
     first = points[0]
     images = first.steps_per_epoch * first.global_batch_size * first.epochs
     assert speeds[0] == pytest.approx(images / first.members[0].seconds)
@@ -223,12 +223,12 @@ def test_the_shipped_example_of_fig_7_has_the_papers_order() -> None:
     """M = 1: its one model is the faster, and finished first."""
     result = run_folder.read(StudyResult, EXAMPLES / "tradeoff" / "result.json")
     points = {point.score.ensemble_size: point for point in result.points}
-    speed = {size: point.model_images_per_second or 0.0 for size, point in points.items()}
+    speed = {size: point.model_samples_per_second or 0.0 for size, point in points.items()}
     assert speed[1] > speed[2] > 0
     assert points[1].score.seconds < points[2].score.seconds
     with (EXAMPLES / "tradeoff" / "points.csv").open(newline="") as file:
         rows = {int(row["ensemble_size"]): row for row in csv.DictReader(file)}
-    assert float(rows[1]["model_images_per_second"]) == pytest.approx(speed[1])
+    assert float(rows[1]["model_samples_per_second"]) == pytest.approx(speed[1])
     page = (EXAMPLES / "tradeoff" / "report.html").read_text(encoding="utf-8")
     assert "images per second of one model" in page
     assert "Time to finish" in page
@@ -237,7 +237,7 @@ def test_the_shipped_example_of_fig_7_has_the_papers_order() -> None:
 def test_a_speed_that_was_not_measured_is_stated_not_drawn_at_zero(base: PointResult) -> None:
     whole = result_of("tradeoff", base)
     first, *rest = whole.points
-    unknown = replace(first, images_per_second=None)
+    unknown = replace(first, samples_per_second=None)
     figure = STUDIES["tradeoff"].view(replace(whole, points=(unknown, *rest))).figures[0]
     assert f"Images per second were not measured of {first.label}." in figure.caption
     assert first.label not in str(figure.svg)

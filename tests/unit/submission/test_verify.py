@@ -109,7 +109,7 @@ def test_a_run_log_that_differs_from_the_members_logs(
     files: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Faster epochs in events.jsonl alone, with a score that follows from them."""
-    forged = in_events(files["events.jsonl"], "epoch", images=10**6)
+    forged = in_events(files["events.jsonl"], "epoch", samples=10**6)
     result = verified(files, tmp_path, **{"events.jsonl": forged})
     assert any("members/000/events.jsonl" in problem for problem in result.problems)
     first = next(line for line in files["events.jsonl"].splitlines() if b'"epoch"' in line)
@@ -132,11 +132,11 @@ def test_a_result_that_the_events_do_not_have(files: dict[str, bytes], tmp_path:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"kind": "operations", "forward_per_image": 10**38},
+        {"kind": "operations", "forward_per_sample": 10**38},
         {"kind": "aggregate", "result": {"complete": True}},
         {"kind": "end", "monotonic": -1e300},
         {"kind": "first_batch", "monotonic": "soon"},
-        {"kind": "epoch", "images": [[]]},
+        {"kind": "epoch", "samples": [[]]},
         {"kind": "epoch", "epoch": {}},
         {"kind": "aggregate", "trial": "x"},
         {"kind": "quality", "quality": None},

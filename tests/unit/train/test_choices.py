@@ -86,9 +86,9 @@ def test_the_update_counts_once_per_optimizer_step() -> None:
     four = planned(accumulation=4)
     assert four.operations is not None
     assert four.operations_per_trial is not None
-    per_image = four.operations.forward_per_image + four.operations.backward_per_image
+    per_sample = four.operations.forward_per_sample + four.operations.backward_per_sample
     steps = 15 * 11 * four.ensemble_size
-    expected = steps * (256 * per_image + four.operations.update_per_step)
+    expected = steps * (256 * per_sample + four.operations.update_per_step)
     assert four.operations_per_trial == expected
 
 

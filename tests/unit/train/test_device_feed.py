@@ -29,7 +29,7 @@ def split_of(path: Path, fields: tuple[Field, ...]) -> PackedSplit:
 
 def feed_of(split: PackedSplit) -> Feed:
     return Feed(samples=split, seed=3, member=1, rank=0, world_size=1, batch_size=8,
-                draws_per_image=2, device=CPU)  # fmt: skip
+                draws_per_sample=2, device=CPU)  # fmt: skip
 
 
 def test_every_type_stays_on_the_device(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_an_epoch_read_ahead_is_the_epoch(
 ) -> None:
     """Through the feed: order and draws too, from a step in the middle on."""
     feed = Feed(samples=split, seed=3, member=1, rank=1, world_size=2, batch_size=8,
-                draws_per_image=5, device=CPU)  # fmt: skip
+                draws_per_sample=5, device=CPU)  # fmt: skip
     order = np.random.default_rng(2).integers(0, COUNT, 160)
     plain = list(feed.epoch(4, order, first_step=3))
     monkeypatch.setattr("ai500.train.feed.batches_on_device", prefetch)

@@ -115,7 +115,7 @@ def test_generated_samples_are_valid_for_every_workload(workload: str, tmp_path:
     fields = {name: torch.from_numpy(values) for name, values in arrays.items()}
     torch.manual_seed(1)
     model = loaded.model(problem_class)
-    draws = torch.full((2, loaded.draws_per_image), 0.5)
+    draws = torch.full((2, loaded.draws_per_sample), 0.5)
     inputs, targets = loaded.train_inputs(problem_class, fields, draws)
     outputs = loaded.forward(model, inputs, targets)
     loss = loaded.loss(outputs, targets, hyperparameters=problem_class.reference)

@@ -96,7 +96,7 @@ def test_operations_are_those_of_the_formula() -> None:
         for level, (before, after) in enumerate(pairwise(widths))
     )
     linear = 512 * 64 * 128 + 128 * 64 + 64 * 4
-    assert counted.forward_per_image == 2 * (convolutions + linear)
+    assert counted.forward_per_sample == 2 * (convolutions + linear)
 
 
 def test_training_mirrors_and_keeps_the_targets() -> None:

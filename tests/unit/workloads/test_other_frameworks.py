@@ -63,7 +63,7 @@ def test_inputs_agree_with_torchs(name: str, height: int, width: int) -> None:
     random = np.random.default_rng(1)
     stored = random.integers(0, 256, (4, height, width, 3), dtype=np.uint8)
     images = torch.from_numpy(stored)
-    draws = random.random((4, WORKLOAD.draws_per_image), dtype=np.float32)
+    draws = random.random((4, WORKLOAD.draws_per_sample), dtype=np.float32)
     fields = {"images": images, "labels": torch.zeros(4, dtype=torch.int64)}
     expected, _ = WORKLOAD.train_inputs(definition, fields, torch.from_numpy(draws))
     ours = image_arrays.train_inputs(np, definition, stored, draws, dtype="float32")
@@ -82,8 +82,8 @@ def test_ranks_share_the_order_and_the_draws_of_a_step() -> None:
     ]
     whole = rank_indices(order, range(1, 3), rank=0, batch_size=12, world_size=1)
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
-    first, again = (augmentation_draws(1, 2, 3, 4, images=6, draws_per_image=5) for _ in range(2))
-    other = augmentation_draws(1, 2, 3, 5, images=6, draws_per_image=5)
+    first, again = (augmentation_draws(1, 2, 3, 4, samples=6, draws_per_sample=5) for _ in range(2))
+    other = augmentation_draws(1, 2, 3, 5, samples=6, draws_per_sample=5)
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 

@@ -37,7 +37,7 @@ def test_a_plan_counts_operations_per_sample_of_its_workload(
 
 
 def test_the_live_view_shows_the_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    view = MemberView(0, state="running", images_per_second=7.0, sample_noun="volume")
+    view = MemberView(0, state="running", samples_per_second=7.0, sample_noun="volume")
     Console(width=100).print(members_table([view]))
     shown = capsys.readouterr().out
     assert "volumes/s" in shown and "images" not in shown

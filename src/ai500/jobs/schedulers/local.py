@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ai500.config import Config
-from ai500.core.atomic import explaining_write_errors
+from ai500.core.atomic import explained, explaining_write_errors
 from ai500.core.errors import EnvironmentLacksError, setting_error
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.launchers import RUNTIMES, Launcher
@@ -115,14 +115,17 @@ class LocalScheduler:
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
             log.flush()
-            return subprocess.Popen(
-                [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
-                env={**inherited, **job.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                return subprocess.Popen(
+                    [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
+                    env={**inherited, **job.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise explained(error, f"cannot start member {job.member}", path=None) from error
 
     @staticmethod
     def _kill_group(process: subprocess.Popen[bytes]) -> None:

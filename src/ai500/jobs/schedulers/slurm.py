@@ -17,6 +17,7 @@ from pathlib import Path
 from ai500.config import Config, SlurmConfig
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError
+from ai500.jobs import gang
 from ai500.jobs.barrier import BarrierServer
 from ai500.jobs.outage import Outage, ask_patiently
 from ai500.jobs.schedulers import (
@@ -265,6 +266,9 @@ class SlurmScheduler:
         submission = Submission(self._name(number), self._slurm.start, processes, job=None)
         file = self._folder / f"{number}.json"
         run_folder.write(file, submission)
+        if self._slurm.start == "gang":
+            parts = gang.parts_by_node(jobs, waves=self._waves(jobs))
+            gang.write_gang(self._gang_file(number), parts)
         write_text(self._folder / f"{number}.sh", script)
         try:
             job = self._sbatch(script, name=submission.name, after=after)
@@ -275,7 +279,8 @@ class SlurmScheduler:
             with contextlib.suppress(SchedulerUnavailableError):
                 if not (taken := commands.jobs_named(submission.name)):
                     file.unlink()
-                    file.with_suffix(".sh").unlink()
+                    for suffix in (".sh", ".gang"):
+                        file.with_suffix(suffix).unlink(missing_ok=True)
             if not taken:
                 raise
             job = taken[0]
@@ -345,30 +350,33 @@ class SlurmScheduler:
 
     def _request(self, jobs: Sequence[JobSpec], number: str) -> Request:
         plan, slurm, launcher = self._context.plan, self._slurm, self._context.launcher
-        nodes = _gang_nodes(jobs) if slurm.start == "gang" else {}
-        share, straddling = jobs[0].shares[0], straddling_slots(plan.mapping)
+        nodes = gang.nodes_of(jobs) if slurm.start == "gang" else {}
+        straddling = straddling_slots(plan.mapping)
         python, module = jobs[0].command[0], "ai500.jobs.node_agent"
-        trial = str(self._context.trial)
-        waves = {job.member: plan.mapping[job.member].wave for job in jobs}
-        least = min(waves.values())
+        trial, gang_file = str(self._context.trial), str(self._gang_file(number))
+        agent: Sequence[str] = jobs[0].command
+        if nodes:
+            shared = ["--all-devices"] if plan.members_per_accelerator > 1 else []
+            agent = [python, "-m", "ai500.jobs.gang_agent", trial, "--gang", gang_file, *shared]
+        waves = self._waves(jobs)
         return Request(
             name=self._name(number),
             trial=self._context.trial,
-            parts=[Part(job.member, job.attempt, nodes.get(job.shares[0].node, 0)) for job in jobs],
-            nodes_per_member=len(plan.nodes) if straddling else len(jobs[0].shares),
+            parts=[Part(job.member, job.attempt) for job in jobs],
+            nodes_per_member=len(plan.nodes)
+            if straddling and not nodes
+            else max(len(job.shares) for job in jobs),
             gang_nodes=len(nodes),
-            slots_per_node=len(share.slots),
-            job_slots_per_node=_slots_per_node(jobs) if nodes else len(share.slots),
+            job_slots_per_node=_slots_per_node(jobs) if nodes else len(jobs[0].shares[0].slots),
             cpus_per_slot=cpus_per_slot(plan, self._context.config),
             memory_mib_per_slot=memory_mib_per_slot(plan, slurm),
             accelerators=plan.device != "cpu",
             at_once=_at_once(plan),
-            first_wave=sum(wave == least for wave in waves.values()),
-            shares_accelerators=plan.members_per_accelerator > 1,
+            first_wave=waves.count(min(waves)),
             stages=plan.stage,
-            command=launcher(jobs[0].command),
+            command=launcher(agent),
             clear=launcher([python, "-m", module, "--clear", trial]),
-            barrier=launcher([python, "-m", "ai500.jobs.barrier", trial]),
+            barrier=launcher([python, "-m", "ai500.jobs.barrier", trial, "--gang", gang_file]),
             srun_flags=launcher.srun_flags,
             environment={
                 name: value
@@ -378,9 +386,16 @@ class SlurmScheduler:
             exits=self._folder / f"{number}.exits",
             cancelled=self._cancelled,
             slurm=slurm,
-            straddling_slots=straddling,
+            straddling_slots=None if nodes else straddling,
             pinned_nodes=tuple(nodes) if slurm.pin else (),
         )
+
+    def _gang_file(self, number: str) -> Path:
+        """Return the file of the gang's members by node."""
+        return self._folder / f"{number}.gang"
+
+    def _waves(self, jobs: Sequence[JobSpec]) -> list[int]:
+        return [self._context.plan.mapping[job.member].wave for job in jobs]
 
     def _exits(self, gangs: set[str]) -> dict[str, int]:
         """Read the exit codes of those members of the gangs that have ended."""
@@ -464,12 +479,6 @@ def _read_exits(path: Path, job: str) -> dict[str, int]:
         return {}
     pairs = re.findall(r"^(\d+) (\d+)\n", text, flags=re.MULTILINE)
     return {f"{job}m{member}": int(code) for member, code in pairs}
-
-
-def _gang_nodes(jobs: Sequence[JobSpec]) -> dict[str, int]:
-    """Map the planned nodes of these members to indices in the gang's allocation."""
-    names = dict.fromkeys(share.node for job in jobs for share in job.shares)
-    return {name: number for number, name in enumerate(names)}
 
 
 def _slots_per_node(jobs: Sequence[JobSpec]) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 from ai500.config import Config, SlurmConfig
 from ai500.core.errors import ConfigError, EnvironmentLacksError, setting_error
 from ai500.core.units import human_seconds
+from ai500.jobs.schedulers import slurm_qos
 from ai500.jobs.schedulers.slurm_commands import QUERY_SECONDS, run_slurm, show
 from ai500.jobs.schedulers.slurm_output import has_accounting, read_config, seconds_of
 from ai500.records import Cluster, JobLimits
@@ -76,6 +77,10 @@ class Partition:
     max_seconds: int | None
     accounting: bool
     version: str
+    qos: str | None = None
+    """The partition's own QOS."""
+    enforces_qos: bool = False
+    """True if slurmctld keeps jobs within the limits that slurmdbd has."""
     limits: JobLimits = field(default_factory=JobLimits)
     """Limits of a job, but for those that follow from the nodes."""
     allocates_memory: bool = False
@@ -122,6 +127,11 @@ def survey(config: Config) -> Cluster:
                 min((node.memory_mib or 0 for node in usable), default=0) or None
                 if partition.allocates_memory
                 else None
+            ),
+            qos=(
+                slurm_qos.read_limits(config, partition_qos=partition.qos)
+                if partition.accounting and partition.enforces_qos
+                else ()
             ),
             gpu_types=tuple(sorted({name for node in usable for name in node.gpus_by_type})),
         ),
@@ -215,6 +225,8 @@ def partition_from(
         max_array_size=int(settings.get("MaxArraySize", 1001)),
         max_seconds=seconds_of(fields.get("MaxTime", "")),
         accounting=has_accounting(settings),
+        qos=None if fields.get("QoS", "N/A") == "N/A" else fields["QoS"],
+        enforces_qos="limits" in settings.get("AccountingStorageEnforce", "").lower(),
         limits=_job_limits(settings, fields),
         allocates_memory="MEMORY" in settings.get("SelectTypeParameters", "").upper(),
         version=settings.get("SLURM_VERSION", ""),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ai500.config import Config
 from ai500.core.units import human_seconds
+from ai500.jobs.schedulers import slurm_qos
 from ai500.jobs.schedulers.slurm import cpus_per_slot, memory_mib_per_slot
 from ai500.jobs.schedulers.slurm_output import seconds_of
 from ai500.records import Cluster, Plan
@@ -23,6 +24,7 @@ def conflicts(config: Config, plan: Plan) -> Iterator[str]:
     yield from _memory(config, plan, plan.cluster)
     yield from _nodes(config, plan, plan.cluster)
     yield from _time(config, plan.cluster)
+    yield from slurm_qos.conflicts(config, plan, cpus_per_slot=cpus_per_slot(plan, config))
     if config.slurm.gpu_type is None and len(plan.cluster.limits.gpu_types) > 1:
         types = ", ".join(plan.cluster.limits.gpu_types)
         yield (

@@ -1,7 +1,7 @@
 """The batch scripts that ai500 submits to Slurm: plain bash that a site can read and run.
 
 `array`: one job array, a task per member; a member starts when its nodes become free.
-`gang`: one job for all members, a step each, which start together behind a barrier (ADR 4).
+`gang`: one job and one step for all members, which start together behind a barrier (ADR 4, 13).
 
 Every word is quoted, except those that the script expands itself (`Expanded`). Paths never stand in
 `#SBATCH` lines, where Slurm has rules of its own for `%`.
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ai500.config import SlurmConfig
 from ai500.core.errors import setting_error
-from ai500.jobs.node_agent import CHECKPOINTED_EXIT_CODE
 from ai500.jobs.schedulers import ATTEMPT_MARK
+from ai500.records.worker_exit import CHECKPOINTED_EXIT_CODE, SIGNAL_EXIT
 
 ADDRESS_OF = """\
 # Print a node's name, or its address if the name does not resolve.
@@ -36,6 +36,23 @@ unset SLURM_GPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_TASKS_PER_NODE
 """
 
 
+NODE_ADDRESSES = [
+    ADDRESS_OF,
+    'scontrol show hostnames "$SLURM_JOB_NODELIST" | while read -r node; do',
+    '  address_of "$node"',
+    'done >"${exits%.exits}.nodes"',
+]
+COMPLETE_EXITS = [
+    "# Of members whose end was not reported, the record decides.",
+    "declare -A ended",
+    'while read -r member exit_code; do ended[$member]=$exit_code; done <"$exits"',
+    'for member in "${members[@]}"; do',
+    '  printf -v folder "%s/members/%03d" "$trial" "$member"',
+    '  [ -n "${ended[$member]}" ] || echo "$member $([ -e "$folder/record.json" ]; echo $?)"',
+    'done >>"$exits"',
+]
+
+
 class Expanded(str):
     """A word that the shell expands; every other word is quoted."""
 
@@ -51,8 +68,6 @@ class Part:
 
     member: int
     attempt: int
-    first_node: int
-    """Index of the member's first node in the gang's allocation, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +79,6 @@ class Request:
     parts: Sequence[Part]
     nodes_per_member: int
     gang_nodes: int
-    slots_per_node: int
-    """Slots of one member on one of its nodes."""
     job_slots_per_node: int
     """Slots of the whole job on a node: in a gang several members may share one."""
     cpus_per_slot: int
@@ -77,16 +90,15 @@ class Request:
     """Largest number of members that train at the same time; None: no limit."""
     first_wave: int
     """Number of members of a gang that start together."""
-    shares_accelerators: bool
     stages: bool
     command: Sequence[str]
-    """Command of the node agent, in its container."""
+    """Command of the agent in its container: of a member's nodes, or of a gang's."""
     clear: Sequence[str]
     barrier: Sequence[str]
     srun_flags: Sequence[str]
     environment: Mapping[str, str]
     exits: Path
-    """File for the exit codes of a gang's members."""
+    """File for the exit codes of a gang's members; its log and others lie beside it."""
     cancelled: Path
     """Flag file: while it exists, no job is requeued."""
     slurm: SlurmConfig
@@ -122,7 +134,7 @@ def array_script(request: Request) -> str:
             *([ADDRESS_OF, 'AI500_HEAD=$(address_of "$SLURMD_NODENAME")', "export AI500_HEAD"]
               if several else []),
             *([STRADDLING] if request.straddling_slots else []),
-            _member_step(request, []),
+            _array_step(request),
             "code=$?",
             *_clear(request, nodes),
             *_requeue(request, '"$code"'),
@@ -133,49 +145,35 @@ def array_script(request: Request) -> str:
 
 
 def gang_script(request: Request) -> str:
-    """Write a script with one step per member on its nodes, and a barrier server beside them."""
+    """Write a script with one step for all members, and a barrier server beside it.
+
+    However many members and nodes there are, two srun run on the first node.
+    """
     server = [
-        *request.barrier, "--members", ",".join(str(p.member) for p in request.parts),
-        "--at-once", str(request.first_wave), "--seconds", f"{request.slurm.barrier_seconds:g}",
+        *request.barrier, "--exits", str(request.exits), "--at-once", str(request.first_wave),
+        "--seconds", f"{request.slurm.barrier_seconds:g}",
     ]  # fmt: skip
-    # srun does not queue steps that overlap; with --exact a step waits until its CPUs are free.
-    room = ["--overlap"] if request.shares_accelerators else ["--exact"]
-    place = [Expanded('--relative="$3"'), *room]
     names = ",".join(request.pinned_nodes)
     pinned = [f"--nodelist={names}"] if names else []
     return "\n".join(
         [
             *_head(request, [f"--nodes={request.gang_nodes}", *pinned]),
+            f"members=({_numbers(part.member for part in request.parts)})",
             f"exits={shlex.quote(str(request.exits))}",
             'exec >>"${exits%.exits}.log" 2>&1',
             'echo "job $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)), on '
             '$SLURM_JOB_NODELIST"',
             ': >"$exits"',
             *_set_up(request),
-            ADDRESS_OF,
-            'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+            *(NODE_ADDRESSES if request.nodes_per_member > 1 else []),
             'export AI500_BARRIER="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
             _small_step(request, "1", ["--relative=0"], server)
             + ' --name "$AI500_BARRIER" >"${exits%.exits}.barrier.log" 2>&1 &',
             "barrier=$!",
-            "# start MEMBER ATTEMPT FIRST_NODE",
-            "start() {",
-            '  local log; log=$trial/members/$(printf %03d "$1")/log.txt',
-            "  export AI500_MEMBER=$1 AI500_ATTEMPT=$(($2 + ${SLURM_RESTART_COUNT:-0}))",
-            '  AI500_HEAD=$(address_of "${nodes[$3]}"); export AI500_HEAD',
-            "  {",
-            f'    echo "{ATTEMPT_MARK}$AI500_ATTEMPT of member $1: job $SLURM_JOB_ID"',
-            "    " + _member_step(request, place),
-            "    code=$?",
-            "    # After a node failure srun may exit with 0: the member's record decides.",
-            '    [ "$code" -ne 0 ] || [ -e "${log%/*}/record.json" ] || code=1',
-            '    echo "$1 $code" >>"$exits"',
-            '  } >>"$log" 2>&1 &',
-            "  members+=($!)",
-            "}",
-            *(f"start {p.member} {p.attempt} {p.first_node}" for p in request.parts),
-            'wait "${members[@]}"',
+            _gang_step(request),
+            "code=$?",
             'kill "$barrier" 2>/dev/null; wait "$barrier"',
+            *COMPLETE_EXITS,
             *_clear(request, str(request.gang_nodes)),
             f"stopped=$(grep -c ' {CHECKPOINTED_EXIT_CODE}$' \"$exits\")",
             *_requeue(request, f'"$((stopped > 0 ? {CHECKPOINTED_EXIT_CODE} : 0))"'),
@@ -272,26 +270,49 @@ def _memory(request: Request, flag: str, *, slots: float) -> list[str]:
     return [f"{flag}={int(request.memory_mib_per_slot * slots)}M"]
 
 
-def _member_step(request: Request, place: Sequence[str]) -> str:
-    """Write the step of one member: the node agent, on each of its nodes."""
+def _array_step(request: Request) -> str:
+    """Write the step of an array's member: the node agent, on each of its nodes."""
     if request.straddling_slots:
         # Without --exact the step has all CPUs and accelerators of the job on each node.
         whole = [f"--cpus-per-task={request.cpus_per_slot}", "--cpu-bind=none"]
-        return _srun(request, ALL_NODES, [*whole, *place], request.command)
-    slots = request.slots_per_node
-    gpus = request.job_slots_per_node if request.shares_accelerators else slots
-    resources = [
-        f"--cpus-per-task={slots * request.cpus_per_slot}",
-        *_gpus(request, "--gpus-per-task", gpus),
+        return _srun(request, ALL_NODES, [*whole, "--kill-on-bad-exit=1"], request.command)
+    return _srun(
+        request,
+        str(request.nodes_per_member),
+        [*_whole_nodes(request), "--kill-on-bad-exit=1"],
+        request.command,
+    )
+
+
+def _gang_step(request: Request) -> str:
+    """Write the step of a gang: an agent on each node, which does not end with the others'."""
+    slurm = request.slurm
+    flags = [
+        "--cpus-per-slot", str(request.cpus_per_slot),
+        *(["--nodes", str(request.exits.with_suffix(".nodes"))]
+          if request.nodes_per_member > 1 else []),
+        *(["--no-binding"] if slurm.cpu_bind == "none" else []),
+    ]  # fmt: skip
+    return _srun(
+        request,
+        str(request.gang_nodes),
+        [*_whole_nodes(request), "--overlap", "--kill-on-bad-exit=0", "--wait=0"],
+        [*request.command, *flags],
+    )
+
+
+def _whole_nodes(request: Request) -> list[str]:
+    """List the options that give the job's slots on a node to the step's task there."""
+    return [
+        f"--cpus-per-task={request.job_slots_per_node * request.cpus_per_slot}",
+        *_gpus(request, "--gpus-per-task", request.job_slots_per_node),
     ]
-    nodes = str(request.nodes_per_member)
-    return _srun(request, nodes, [*resources, *place], request.command)
 
 
 def _small_step(request: Request, nodes: str, place: Sequence[str], command: Sequence[str]) -> str:
     """Write a step that takes no CPUs and no accelerators from the members."""
     nothing = ["--overlap", "--cpus-per-task=1", *(["--gres=none"] if request.accelerators else [])]
-    return _srun(request, nodes, [*nothing, *place], command)
+    return _srun(request, nodes, [*nothing, *place, "--kill-on-bad-exit=1"], command)
 
 
 def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[str]) -> str:
@@ -305,7 +326,6 @@ def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[
         *place,
         "--mem=0",
         "--mpi=none",
-        "--kill-on-bad-exit=1",
         *([f"--cpu-bind={slurm.cpu_bind}"] if slurm.cpu_bind else []),
         *request.srun_flags,
         *slurm.srun,
@@ -315,9 +335,11 @@ def _srun(request: Request, nodes: str, place: Sequence[str], command: Sequence[
 
 
 def _clear(request: Request, nodes: str) -> list[str]:
+    """Write a step that removes the copies of agents that were killed; others remove their own."""
     if not request.stages:
         return []
-    return [_small_step(request, nodes, [], request.clear)]
+    step = _small_step(request, nodes, [], request.clear)
+    return [f'if [ "$code" -ge {SIGNAL_EXIT} ]; then', step, "fi"]
 
 
 def _requeue(request: Request, code: str) -> list[str]:

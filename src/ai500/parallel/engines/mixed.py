@@ -34,7 +34,7 @@ class MixedParallel(ReplicaEngine):
         self._losses: list[Tensor] = []
         self._model_axes = {"tensor": self.mesh.tensor, "pipeline": self.mesh.pipeline}
         self._activations = {name: Exchanged() for name in self._model_axes}
-        self._images = 0
+        self._samples = 0
         """Images of this replica whose activations were counted."""
         self._stages = self._cut()
         own_units = self._stages[self.mesh.pipeline.rank]
@@ -131,7 +131,7 @@ class MixedParallel(ReplicaEngine):
         for micro_batch in zip(inputs.chunk(steps), chunked(targets, steps), strict=True):
             self._backward(*micro_batch)
         # Evaluation exchanges activations too; a step's are those of training alone.
-        self._images += len(inputs)
+        self._samples += len(inputs)
         for name, axis in self._model_axes.items():
             self._activations[name].bytes += axis.exchanged.bytes - before[name].bytes
             self._activations[name].calls += axis.exchanged.calls - before[name].calls
@@ -202,7 +202,7 @@ class MixedParallel(ReplicaEngine):
                 [name for unit in units for name in unit] for units in self._stages
             ]
         description["activations"] = {
-            "images": self._images,
+            "samples": self._samples,
             **{name: asdict(sent) for name, sent in self._activations.items()},
         }
         return description

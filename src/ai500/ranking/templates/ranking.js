@@ -62,6 +62,7 @@ const ai500 = (() => {
   let layerNames = [];
   const entryById = new Map();
   const layers = new Map();
+  const rooflines = new Map();
   const waiting = new Map();
   const loading = new Map();
 
@@ -81,6 +82,7 @@ const ai500 = (() => {
 
   function entry(data) {
     layers.set(data.id, data.layers);
+    rooflines.set(data.id, data.rooflines);
     waiting.get(data.id)?.();
   }
 
@@ -204,8 +206,15 @@ const ai500 = (() => {
     byId("previous").disabled = state.page <= 1;
     byId("next").disabled = state.page >= pages;
     byId("previous").parentElement.hidden = pages <= 1;
+    showTop(lists);
     showPicked();
     showControls();
+  }
+
+  // The chart of the best systems is that of the one list that is shown.
+  function showTop(lists) {
+    for (const figure of document.querySelectorAll("#top [data-list]"))
+      figure.hidden = !(lists.size === 1 && lists.has(figure.dataset.list));
   }
 
   // Rows are reused: most key presses change few of them, or none.
@@ -233,7 +242,7 @@ const ai500 = (() => {
       cell.append(...content(entry, header.dataset));
       row.append(cell);
     }
-    if (naming) row.querySelector("small").after(element("small", {}, listName(entry)));
+    if (naming) row.querySelector(".wide small").after(element("small", {}, listName(entry)));
     const box = element("input", { type: "checkbox" });
     box.setAttribute("aria-label", `compare ${entry.system}, ${entry.edition}`);
     box.addEventListener("change", () => pick(entry.id, box.checked));
@@ -245,7 +254,7 @@ const ai500 = (() => {
   }
 
   function content(entry, { key, kind }) {
-    if (key in EDITION_RANKS) return [rankOf(entry, key)?.toLocaleString("en") ?? "—"];
+    if (key in EDITION_RANKS) return rankCell(entry, key);
     if (kind === "system")
       return [element("a", { href: `entries/${entry.id}.html` }, entry.system || "(no name)"),
         element("small", {}, entry.organization)];
@@ -256,6 +265,18 @@ const ai500 = (() => {
     if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
     const figure = KINDS[kind](entry[key]);
     return kind === "per_watt" ? [figure, element("small", {}, entry.power_coverage)] : [figure];
+  }
+
+  // Ranges of trials overlap: the trials leave any rank from first to last open.
+  function rankCell(entry, key) {
+    const rank = rankOf(entry, key)?.toLocaleString("en");
+    if (!rank) return ["—"];
+    const edition = state.edition === "*" ? "" : "edition_";
+    const [first, last] = [entry[`${edition}first_overlap`], entry[`${edition}last_overlap`]];
+    if (key !== "rank" || first === null) return [rank];
+    const text = `${first.toLocaleString("en")}–${last.toLocaleString("en")}`;
+    const open = element("small", { className: "open", title: "Ranks that the trials leave open" }, text);
+    return [rank, open];
   }
 
   function quality(entry) {
@@ -457,6 +478,7 @@ const ai500 = (() => {
 
   function comparison(a, b) {
     const sections = [...section("Results", MEASURED.map(row => measured(a, b, row)), a, b)];
+    sections.push(...drawings(a, b));
     if (a.list !== b.list) {
       const note = "These two are of different lists: their scores do not compare.";
       sections.unshift(element("p", { className: "verdict invalid" }, note));
@@ -468,6 +490,21 @@ const ai500 = (() => {
       sections.push(...section(`Layer ${index + 1}: ${name}`, rows, a, b));
     });
     return sections;
+  }
+
+  // The site's own charts: SVG of `report/charts`, in which every text is escaped.
+  function drawings(a, b) {
+    const figures = [a, b].flatMap(entry => (rooflines.get(entry.id) ?? []).map(drawing => {
+      const svg = new DOMParser().parseFromString(drawing.svg, "image/svg+xml").documentElement;
+      const name = `${entry.system}, ${entry.edition}: ${drawing.title}`;
+      return element("figure", {}, element("h3", {}, name), document.importNode(svg, true),
+        element("figcaption", {}, drawing.caption));
+    }));
+    const without = [a, b].filter(entry => !rooflines.get(entry.id)?.length);
+    const names = [...new Set(without.map(entry => `${entry.system}, ${entry.edition}`))];
+    const note = names.length ? [element("p", {}, `No roofline submitted: ${names.join("; ")}.`)] : [];
+    return [element("h2", {}, "Rooflines"), ...note,
+      ...(figures.length ? [element("div", { className: "drawings" }, ...figures)] : [])];
   }
 
   function measured(a, b, [name, key, kind, sign]) {

@@ -1,4 +1,4 @@
-"""Horizontal bars: stacked shares of a whole, and means with a dot for each sample."""
+"""Horizontal bars: stacked shares of a whole, means with their samples, scores with their range."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ai500.report.formats import percent
 
 BAR, GAP = 46, 34
 ROW = 30.0
+CHARACTER = 8.8
+"""Width of a character of a row's name, in pixels at the largest text."""
 LEAST_LABELLED = 58.0
 """Pixels that a share needs inside its segment, at the largest text."""
 LEAST_DRAWN = 0.3
@@ -106,6 +108,52 @@ class MeanBars:
                 svg.dot((frame.x(value), middle), "mean", tip=f"{row.name}: {value:.4g}")
                 for value in row.values
             ]
+        return svg.document(parts, height=bottom + 54, title=title)
+
+
+@dataclass(frozen=True)
+class RangeRow:
+    """A score, and the range of the measurements that it is the mean of."""
+
+    name: str
+    value: float
+    text: str
+    """The score in words, beside its bar."""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class RangeBars:
+    """Named rows: a bar for the score, a whisker for its range, the score as text."""
+
+    scores: Sequence[RangeRow]
+    x_title: str
+
+    def svg(self, title: str) -> str:
+        """Draw the chart."""
+        room = 20 + CHARACTER * max(len(row.name) for row in self.scores)
+        texts = 16 + CHARACTER * max(len(row.text) for row in self.scores)
+        highest = max(row.value if row.high is None else row.high for row in self.scores)
+        bottom = 16 + ROW * len(self.scores)
+        ticks = svg.nice_ticks(0, highest, most=4)
+        frame = Frame(x=Scale(0, ticks.high, room, svg.WIDTH - texts), y=Scale(0, 1, bottom, 16))
+        parts = [svg.x_axis(frame, ticks, title=self.x_title)]
+        for index, row in enumerate(self.scores):
+            y = 16 + ROW * index
+            middle = y + ROW / 2
+            end = frame.x(row.value)
+            tip = f"{row.name}: {row.text}"
+            parts.append(svg.text((frame.left - 10, middle + 5), row.name, "tick", anchor="end"))
+            parts.append(
+                svg.rectangle((frame.left, y + 5), (end - frame.left, ROW - 10), "bar", tip=tip)
+            )
+            if row.low is not None and row.high is not None:
+                ends = (frame.x(row.low), middle), (frame.x(row.high), middle)
+                parts.append(svg.line(*ends, "mean"))
+                parts += [svg.line((x, middle - 5), (x, middle + 5), "mean") for x, _ in ends]
+                end = max(end, ends[1][0])
+            parts.append(svg.text((end + 8, middle + 5), row.text, "tick"))
         return svg.document(parts, height=bottom + 54, title=title)
 
 

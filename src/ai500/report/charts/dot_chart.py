@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.report.charts import svg
+from ai500.report.charts.bars import CHARACTER
 from ai500.report.charts.line_chart import Style, value_text
 from ai500.report.charts.svg import Frame, Point, Scale
 
-CHARACTER = 8.8
-"""Width of a character in a row's name, in pixels at the largest text."""
 ROW_HEIGHT = 30.0
 TALLEST = 560.0
 """Height of all rows together, in pixels; many rows become thinner."""

@@ -35,6 +35,8 @@ class Value:
     low: float | None = None
     """Lowest value of the trials or devices that `y` is the mean of."""
     high: float | None = None
+    tip: str = ""
+    """Text of the tooltip; empty: the coordinates by the names of the axes."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def _series(frame: Frame, series: Series, *, axes: tuple[str, str]) -> list[str]
             ends = (x, frame.y(value.low or 0.0)), (x, frame.y(value.high or 0.0))
             parts.append(svg.line(*ends, f"{series.style} leader"))
         css = style if value.trusted else f"{style} hollow"
-        tip = value_text(value.x, value.y, axes=axes)
+        tip = value.tip or value_text(value.x, value.y, axes=axes)
         if spread:
             tip += f" ({value.low:.4g} to {value.high:.4g})"
         if not value.trusted:

@@ -1,17 +1,16 @@
 """Log–log rooflines (V2 Fig. 9): ceilings, slopes and points, each with a label of its own.
 
-Ceilings are named at the right edge, slopes above the plot, a row each. The name of a point goes to
-the nearest place that is free of other names, and of lines where there is room.
+Ceilings are named at the right edge, slopes above the plot, a row each, points beside them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ai500.core.units import human_bytes, human_si
 from ai500.report.charts import svg
+from ai500.report.charts.names import LINE_HEIGHT, Box, Label, leader, place_name, text_width
 from ai500.report.charts.svg import Frame, LogScale, Point, Scale, Ticks
 
 LEFT, TOP = 60.0, 44.0
@@ -19,11 +18,6 @@ ROW = 20.0
 """Height of the row of a slope's name above the plot, in pixels."""
 TO_LABEL = 16.0
 """Distance from the plot's right edge to the names of its ceilings, in pixels."""
-LETTER = 0.6
-"""Width of a letter over the size of the text: wider than most letters are."""
-BOLD = 1.15
-"""Width of bold letters over that of plain ones."""
-LINE_HEIGHT = 18.0
 
 
 @dataclass(frozen=True)
@@ -50,36 +44,6 @@ class Mark:
     name: str
     coi: float | None
     flops: float
-
-
-@dataclass(frozen=True)
-class Box:
-    """Pixels that a text may occupy."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: Box) -> bool:
-        """Return True if the two overlap."""
-        beside = self.right <= other.left or other.right <= self.left
-        return not (beside or self.bottom <= other.top or other.bottom <= self.top)
-
-
-@dataclass(frozen=True)
-class Label:
-    """A text with its box and the point that it names."""
-
-    text: str
-    box: Box
-    anchor: Point
-    css: str
-
-    @property
-    def place(self) -> Point:
-        """Start of the text's base line."""
-        return self.box.left, self.box.bottom - 5
 
 
 @dataclass(frozen=True)
@@ -116,20 +80,9 @@ class RooflineChart:
             tip = f"{mark.name}: {human_si(mark.flops)}FLOPS{at}"
             parts.append(svg.dot(place, "point", radius=5.5, tip=tip))
         for label in plot.labels:
-            parts += _leader(label)
+            parts += leader(label)
             parts.append(svg.text(label.place, label.text, f"{label.css} label halo"))
         return svg.document(parts, height=plot.bottom + 54, title=title)
-
-
-def _leader(label: Label) -> list[str]:
-    """Draw a thin line to a name that is far from its point."""
-    near = _nearest(label.box, label.anchor)
-    if label.css == "slope":
-        near = (min(label.anchor[0], label.box.left + 4), (label.box.top + label.box.bottom) / 2)
-    elif not label.box.left <= label.anchor[0] <= label.box.right:
-        near = (near[0], (label.box.top + label.box.bottom) / 2)
-    far = math.dist(near, label.anchor) > 14
-    return [svg.line(label.anchor, near, f"{label.css} leader")] if far else []
 
 
 def layout(roofs: Sequence[Roof], slopes: Sequence[Slope], marks: Sequence[Mark]) -> Layout:
@@ -148,7 +101,7 @@ def layout(roofs: Sequence[Roof], slopes: Sequence[Slope], marks: Sequence[Mark]
     around = [Box(x - 7, y - 7, x + 7, y + 7) for x, y in dots]
     for mark, dot in zip(marks, dots, strict=True):
         taken = [*around, *(label.box for label in labels)]
-        labels.append(_point_label(frame, mark.name, dot, taken=taken, lines=lines))
+        labels.append(place_name(frame, mark.name, dot, taken=taken, lines=lines))
     return Layout(frame, flats, slants, dots, labels, bottom)
 
 
@@ -168,7 +121,7 @@ def _frame(
     intensities = intensities or [1.0]
     x_low, x_high = min(intensities) / 4, max(intensities) * 4
     y_low, y_high = min(flops) / 4, max(flops) * 1.6
-    names = max(_width(_roof_text(roof)) for roof in roofs)
+    names = max(text_width(_roof_text(roof)) for roof in roofs)
     return Frame(
         x=LogScale(x_low, x_high, LEFT, svg.WIDTH - names - TO_LABEL),
         y=LogScale(y_low, y_high, bottom, top),
@@ -203,10 +156,10 @@ def _slope_labels(slants: Sequence[tuple[Slope, Point, Point]]) -> list[Label]:
     labels = []
     for row, (slope, _, end) in enumerate(sorted(slants, key=lambda slant: slant[2][0])):
         text = f"{slope.name} {human_bytes(slope.bytes_per_second)}/s"
-        left = min(end[0] + 6, svg.WIDTH - _width(text))
+        left = min(end[0] + 6, svg.WIDTH - text_width(text))
         top = TOP - 20 + ROW * row
         labels.append(
-            Label(text, Box(left, top, left + _width(text), top + LINE_HEIGHT), end, "slope")
+            Label(text, Box(left, top, left + text_width(text), top + LINE_HEIGHT), end, "slope")
         )
     return labels
 
@@ -218,7 +171,7 @@ def _roof_labels(frame: Frame, roofs: Sequence[Roof]) -> list[Label]:
     for roof, y, middle in zip(roofs, heights, placed, strict=True):
         text = _roof_text(roof)
         left, top = frame.right + TO_LABEL, middle - LINE_HEIGHT / 2
-        box = Box(left, top, left + _width(text), top + LINE_HEIGHT)
+        box = Box(left, top, left + text_width(text), top + LINE_HEIGHT)
         css = "roof theoretical" if roof.theoretical else "roof"
         labels.append(Label(text, box, (frame.right, y), css))
     return labels
@@ -226,10 +179,6 @@ def _roof_labels(frame: Frame, roofs: Sequence[Roof]) -> list[Label]:
 
 def _roof_text(roof: Roof) -> str:
     return f"{roof.name} {human_si(roof.flops).strip()}"
-
-
-def _width(text: str) -> float:
-    return LETTER * svg.LARGEST_TEXT * len(text)
 
 
 def _balanced(heights: Sequence[float], *, low: float, high: float) -> list[float]:
@@ -242,62 +191,3 @@ def _balanced(heights: Sequence[float], *, low: float, high: float) -> list[floa
     for index, lower, upper in zip(order, down, reversed(up), strict=True):
         placed[index] = (lower - upper) / 2
     return placed
-
-
-def _point_label(
-    frame: Frame,
-    text: str,
-    dot: Point,
-    *,
-    taken: Sequence[Box],
-    lines: Sequence[tuple[Point, Point]],
-) -> Label:
-    """Place a name at the nearest place free of names, and of lines if there is one."""
-    places = sorted(_places(frame, BOLD * _width(text), dot), key=lambda place: place[0])
-    free = None
-    for _, box in places:
-        if any(box.meets(other) for other in taken):
-            continue
-        free = free or box
-        if not any(_crosses(start, end, box) for start, end in lines):
-            return Label(text, box, dot, "point")
-    if not places:  # a name wider than the plot
-        places = [(0.0, Box(dot[0], dot[1] - LINE_HEIGHT, dot[0] + _width(text), dot[1]))]
-    # With more names than room the nearest place is the best there is.
-    return Label(text, free or places[0][1], dot, "point")
-
-
-def _places(frame: Frame, width: float, dot: Point) -> Iterator[tuple[float, Box]]:
-    """Yield places beside, above and below a dot, then in all of the plot, with their distance."""
-    x, y = dot
-    corners = [(x + 9, y - 9), (x - 9 - width, y - 9), (x + 9, y + 3), (x - 9 - width, y - 21),
-               (x - width / 2, y - 27), (x - width / 2, y + 9)]  # fmt: skip
-    columns = range(int(frame.left) + 4, int(frame.right - width), 12)
-    rows = range(int(frame.top), int(frame.bottom - LINE_HEIGHT), 8)
-    corners += [(float(left), float(top)) for left in columns for top in rows]
-    for left, top in corners:
-        inside = left >= frame.left and left + width <= frame.right
-        if inside and frame.top <= top and top + LINE_HEIGHT <= frame.bottom:
-            box = Box(left, top, left + width, top + LINE_HEIGHT)
-            yield math.dist(_nearest(box, dot), dot), box
-
-
-def _nearest(box: Box, point: Point) -> Point:
-    """Return the point of a box that is nearest to a point."""
-    return min(max(point[0], box.left), box.right), min(max(point[1], box.top), box.bottom)
-
-
-def _crosses(start: Point, end: Point, box: Box) -> bool:
-    """Return True if a straight line passes through a box (Liang and Barsky 1984)."""
-    first, last = 0.0, 1.0
-    for low, high, at, step in (
-        (box.left, box.right, start[0], end[0] - start[0]),
-        (box.top, box.bottom, start[1], end[1] - start[1]),
-    ):
-        if step == 0:
-            if not low <= at <= high:
-                return False
-            continue
-        near, far = sorted(((low - at) / step, (high - at) / step))
-        first, last = max(first, near), min(last, far)
-    return first <= last

@@ -133,6 +133,22 @@ def decade_ticks(low: float, high: float, *, most: int = 7) -> Ticks:
     return Ticks(values, tuple(human_si(value).strip() for value in values))
 
 
+def log_ticks(low: float, high: float, *, limit: int = 7) -> Ticks:
+    """Return round values that enclose [low, high]: the finest series with at most `limit`."""
+    # 10³⁰⁸ is the largest double.
+    first, last = math.floor(math.log10(low)), min(math.ceil(math.log10(high)) + 1, 300)
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+        start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
+        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        end = min(above, default=len(values) - 1)
+        if end - start < limit:
+            break
+    step = math.ceil((end - start) / limit)  # above 1 only for very many decades
+    kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
+    return Ticks(tuple(kept), tuple(human_si(value).strip() for value in kept))
+
+
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _TIME_UNITS = ((86400 * 2, 86400, "d"), (5400, 3600, "h"), (100, 60, "min"), (0, 1, "s"))
 

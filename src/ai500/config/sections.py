@@ -1,50 +1,14 @@
-"""User Configuration: one TOML file, every key documented where it is declared.
-
-A key that is not set is derived from the problem class and the machine; `ai500 plan` shows the
-result.
-"""
+"""Sections and keys of the configuration file, each documented where it is declared."""
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields, is_dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ai500.core import editions, plugins
-from ai500.core.errors import ConfigError, InputError, setting_error
-from ai500.core.reading import MAX_TOML_BYTES, UnsafeTextError, parse_toml, read_text
-from ai500.core.schema import SchemaError, UnknownKeyError, decode, encode, nearest, option
-from ai500.records import precision
+from ai500.core.schema import option
 
 MAX_COUNT = 200_000  # more than any machine's nodes: catches typos before planning becomes slow
-
-PLUGIN_KEYS: dict[plugins.Kind, str] = {
-    "workload": "workload",
-    "framework": "framework.kind",
-    "sampler": "ensemble.sampler",
-    "engine": "parallel.mode",
-    "collective": "communication.mode",
-    "optimizer": "train.optimizer",
-    "learning_rate": "train.schedule",
-    "scheduler": "scheduler.kind",
-    "launcher": "scheduler.launcher",
-}
-"""Kind of plugin → the key that names one."""
-PATHS: dict[str, tuple[str, ...]] = {
-    "data": ("path", "scratch"),
-    "framework": ("folder", "operations"),
-    "free_level": ("folder",),
-    "custom_class": ("validation_targets",),
-}
-"""Section → its keys that are paths."""
-FOLDER_USERS: dict[str, tuple[str, ...]] = {
-    "framework": ("command",),
-    "free_level": ("model", "optimizer", "loss"),
-}
-"""Section with a `folder` → keys that need it; its default is the configuration file's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +345,9 @@ class AutomlConfig:
 class SchedulerConfig:
     """Scheduler of the members' jobs."""
 
-    kind: str = option("local", "local: processes on this machine; slurm: jobs of a cluster")
+    kind: str = option(
+        "local", "local: processes on this machine; slurm, grid_engine: jobs of a cluster"
+    )
     launcher: str = option(
         "bare", "container runtime of a job: bare (none), apptainer, podman, docker, pyxis"
     )
@@ -391,6 +357,14 @@ class SchedulerConfig:
     )
     patience_minutes: float = option(
         30.0, "longest time that the scheduler may not answer before the run detaches", minimum=0
+    )
+    follow: Literal["queries", "events"] = option(
+        "queries",
+        "queries: ask the scheduler for the jobs' states; events: members report in the run "
+        "folder, and the scheduler is asked when one is overdue",
+    )
+    overdue_minutes: float = option(
+        10.0, "follow = events: silence after which the scheduler is asked", more_than=0
     )
 
 
@@ -445,6 +419,28 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GridEngineConfig:
+    """Grid Engine's options (scheduler.kind = "grid_engine")."""
+
+    queue: str | None = option(None, "queue; default: any that Grid Engine chooses")
+    project: str | None = option(None, "project that is charged")
+    time_limit: str | None = option(None, "time limit of a job (h_rt): 2:00:00")
+    parallel_environment: str = option(
+        "smp", "parallel environment whose slots are all on one host ($pe_slots)"
+    )
+    cores_per_accelerator: int | None = option(
+        None, "Grid Engine's slots per accelerator; default: an equal share of a host's", minimum=1
+    )
+    qsub: tuple[str, ...] = option(
+        (), "additional options of qsub, one word each, e.g. -l and gpu=1"
+    )
+    setup: tuple[str, ...] = option(
+        (), "first shell lines of a job: module load …, source …/bin/activate"
+    )
+    python: str | None = option(None, "interpreter on the hosts; default: the path of this one")
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerConfig:
     """Container of the members, for every scheduler.launcher except bare."""
 
@@ -486,198 +482,5 @@ class Config:
     automl: AutomlConfig = field(default_factory=AutomlConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
+    grid_engine: GridEngineConfig = field(default_factory=GridEngineConfig)
     container: ContainerConfig = field(default_factory=ContainerConfig)
-
-
-def load(path: Path | None = None, *, overrides: dict[str, Any] | None = None) -> Config:
-    """Load and validate the file; `overrides` (dotted key → value) take precedence."""
-    overrides = overrides or {}
-    data: dict[str, Any] = {} if path is None else _read(path)
-    _resolve_paths(data, base=Path() if path is None else path.parent)
-    for key, value in overrides.items():
-        _set(data, key, value)
-    _resolve_paths(data, base=Path())
-    try:
-        config = decode(Config, data)
-    except SchemaError as error:
-        overridden = (error.key or "").partition("[")[0] in overrides
-        source = None if overridden else path
-        raise ConfigError(
-            f"{source or 'the configuration'}: {_with_section(error)}",
-            key=error.key,
-            value=error.value,
-            path=source,
-        ) from error
-    _check_names(config)
-    return config
-
-
-SITE_OPTIONS = frozenset(
-    {
-        "scheduler.max_retries", "scheduler.poll_seconds", "scheduler.patience_minutes",
-        "slurm.partition", "slurm.account", "slurm.qos", "slurm.time_limit", "slurm.constraint",
-        "slurm.reservation", "slurm.exclude", "slurm.memory", "slurm.gpu_type", "slurm.python",
-        "slurm.sbatch", "slurm.srun", "slurm.setup", "slurm.cpu_bind",
-        "slurm.checkpoint_signal_seconds", "slurm.barrier_seconds",
-    }
-)  # fmt: skip
-"""Options that a resumed run may change: where and how its jobs run, not what they train."""
-
-
-def changed_site_options(path: Path, overrides: dict[str, Any]) -> Config:
-    """Load a run's configuration with other site options; refuse every other option."""
-    for key, value in overrides.items():
-        if key not in SITE_OPTIONS:
-            raise setting_error(
-                key,
-                value,
-                "fixed when the run was planned.",
-                f"Start a new run; `resume --set` changes {', '.join(sorted(SITE_OPTIONS))}.",
-            )
-    return load(path, overrides=overrides)
-
-
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Parse `key=value` of --set; the value is TOML, a bare word is text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(
-            f"--set {text}: expected key=value,", value=text, remedy="for example ensemble.size=4"
-        )
-    try:
-        return key.strip(), parse_toml(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
-    except UnsafeTextError as error:
-        raise ConfigError(f"--set {key.strip():.80}: {error}.", key=key.strip()) from error
-
-
-def documented_keys() -> Iterator[tuple[str, Field[Any], Any]]:
-    """Yield every key with its declaration and default, in the order of the file."""
-    defaults = Config()
-    sections = [outer for outer in fields(Config) if is_dataclass(getattr(defaults, outer.name))]
-    for outer in fields(Config):
-        if outer not in sections:
-            yield outer.name, outer, getattr(defaults, outer.name)
-    for outer in sections:
-        section = getattr(defaults, outer.name)
-        for inner in fields(section):
-            yield f"{outer.name}.{inner.name}", inner, getattr(section, inner.name)
-
-
-def to_toml(config: Config) -> str:
-    """Write the resolved configuration as TOML that `load` reads back."""
-    return "".join(_toml_lines(config, commented=False))
-
-
-def template() -> str:
-    """Write a commented ai500.toml with every key, its meaning and its default."""
-    head = (
-        "# ai500.toml: every key is optional and shown with its default.\n"
-        "# Uncomment and change what you need; `ai500 plan` shows the result.\n\n"
-    )
-    return head + "".join(_toml_lines(Config(), commented=True))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return parse_toml(read_text(path, limit=MAX_TOML_BYTES))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ConfigError(
-            f"{path}: no such file.", path=path, remedy="`ai500 init` writes one."
-        ) from error
-    except InputError as error:
-        remedy = "`ai500 init` writes an example."
-        raise ConfigError(str(error), path=path, remedy=remedy) from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}", path=path) from error
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}", path=path) from error
-
-
-def _with_section(error: SchemaError) -> str:
-    """Suggest the section of a misplaced key: `epochs` is `train.epochs`."""
-    name = (error.key or "").rpartition(".")[2]
-    same_name = [
-        key
-        for key, _, _ in documented_keys()
-        # A class of one's own repeats names of [train], which are meant more often.
-        if key.endswith(f".{name}") and not key.startswith("custom_class.")
-    ]
-    if not same_name or not isinstance(error, UnknownKeyError):
-        return str(error)
-    return f"{error.key}: unknown key; did you mean {' or '.join(map(repr, same_name))}?"
-
-
-def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
-    """Make paths absolute: those of the file relative to it, others to the working folder."""
-    for name, users in FOLDER_USERS.items():
-        content = data.get(name)
-        if isinstance(content, dict) and any(content.get(key) for key in users):
-            content.setdefault("folder", ".")
-    for name, keys in PATHS.items():
-        section = data.get(name)
-        if not isinstance(section, dict):
-            continue
-        for key in keys:
-            # A leading variable is expanded on the node.
-            if isinstance(section.get(key), str) and section[key][:1] not in ("", "$"):
-                section[key] = str((base / section[key]).absolute())
-
-
-def _set(data: dict[str, Any], key: str, value: Any) -> None:
-    *sections, last = key.split(".")
-    for section in sections:
-        data = data.setdefault(section, {})
-        if not isinstance(data, dict):
-            raise ConfigError(f"{key}: {section!r} is not a section", key=key, value=value)
-    data[last] = value
-
-
-def _check_names(config: Config) -> None:
-    for kind, key in PLUGIN_KEYS.items():
-        section, _, last = key.rpartition(".")
-        name = getattr(getattr(config, section) if section else config, last)
-        if name is not None:
-            plugins.check(kind, name, key=key)
-    classes = plugins.load("workload", config.workload).problem_classes
-    if not classes and config.custom_class.name is None:
-        raise ConfigError(
-            f"workload = {config.workload!r} has no registered class.",
-            key="custom_class.name",
-            remedy="Define one in [custom_class].",
-        )
-    if classes and config.problem_class not in classes:
-        raise setting_error(
-            "problem_class",
-            config.problem_class,
-            f"no such class of {config.workload};",
-            nearest(config.problem_class, list(classes)),
-        )
-    if config.train.precision is not None:
-        precision.check_name(config.train.precision)
-
-
-def _toml_lines(config: Config, *, commented: bool) -> Iterator[str]:
-    section = ""
-    for key, declaration, _ in documented_keys():
-        outer, _, inner = key.rpartition(".")
-        value = encode(getattr(getattr(config, outer) if outer else config, inner))
-        if outer != section:
-            section = outer
-            yield f"\n[{section}]\n"
-        if commented:
-            yield f"# {declaration.metadata['doc']}\n"
-            yield f"#{inner} = {_toml(value) if value is not None else ''}".rstrip() + "\n"
-        elif value is not None:
-            yield f"{inner} = {_toml(value)}\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, dict):
-        pairs = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    # Scalars are written as in JSON, which alone allows a raw DEL in a text.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,36 @@
+"""The page of a projection in a real Chromium, on a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from ai500.projection import application, page, platform
+from ai500.projection.answers import answer
+from ai500.projection.model import Settings
+
+H200 = Path(__file__).parents[2] / "docs/examples/h200"
+BROKEN_NUMBERS = """
+() => [...document.querySelectorAll('.number')].filter(cell => {
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const text = cell.textContent.trim();
+  return !text.includes(' ') && new Set([...range.getClientRects()].map(r => r.top)).size > 1;
+}).map(cell => cell.textContent.trim())
+"""
+"""Numbers without a space that stand in two lines."""
+
+
+def test_no_number_is_broken_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    result = answer(
+        application.read(H200), platform.read("dgx-h100-superpod"), Settings(), version="test",
+        accelerators=8, degree=8, sweep=False, wanted=None,
+    )  # fmt: skip
+    path = tmp_path / "projection.html"
+    page.write_page(path, result)
+    opened = browser.new_page(viewport={"width": 390, "height": 844})
+    opened.goto(path.as_uri())
+    assert opened.evaluate("document.documentElement.scrollWidth") == 390
+    assert opened.locator(".number").count() > 20
+    assert opened.evaluate(BROKEN_NUMBERS) == []

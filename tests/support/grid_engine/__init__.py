@@ -1,0 +1,1 @@
+"""A real Grid Engine on one machine, for the tests."""

@@ -1,0 +1,61 @@
+"""Ancestors of processes; a rank whose torchrun died while the rank began."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ai500.core.processes import AGENT_VARIABLE, children_of, is_descendant, parent_of
+from tests.support.commands import SOURCE
+
+pytestmark = pytest.mark.slow
+RANK = """
+import os, time
+while {orphan} and os.getppid() == {torchrun}:
+    time.sleep(0.01)
+from ai500.train.worker import die_with_parent
+die_with_parent()
+print("training", flush=True)
+"""
+TORCHRUN = """
+import os, subprocess, sys
+rank = {rank!r}.format(torchrun=os.getpid(), orphan={orphan})
+rank = subprocess.Popen([sys.executable, "-c", rank])
+if not {orphan}:
+    rank.wait()
+"""
+
+
+def output_of_rank(*, orphan: bool) -> str:
+    rank = RANK.replace("{orphan}", str(orphan))
+    return subprocess.run(
+        [sys.executable, "-c", TORCHRUN.format(rank=rank, orphan=orphan)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), AGENT_VARIABLE: str(os.getpid())},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+
+def test_a_rank_whose_torchrun_has_died_exits() -> None:
+    assert output_of_rank(orphan=True) == ""
+
+
+def test_a_rank_whose_torchrun_lives_trains() -> None:
+    assert output_of_rank(orphan=False) == "training\n"
+
+
+def test_parents_and_children() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert parent_of(child.pid) == os.getpid()
+        assert child.pid in children_of(os.getpid())
+        assert is_descendant(child.pid, of=os.getpid())
+        assert is_descendant(child.pid, of=os.getppid())
+        assert not is_descendant(os.getpid(), of=child.pid)
+        child.kill()
+    assert parent_of(child.pid) is None
+    assert not is_descendant(child.pid, of=os.getpid())
