@@ -36,6 +36,7 @@ from tests.support.slurm.running import (
 
 MakeCluster = Callable[..., Cluster]
 
+MOST_FILES = 12  # of a member that has ended
 HOSTILE = "a run; 'of' \"ours\" – ünïcode $HOME `%j` \\ #1"
 
 
@@ -60,6 +61,13 @@ def test_an_array_in_a_folder_with_a_hostile_name(
         on_node = cluster.base / "tmp" / copy["node"] / Path(copy["folder"]).relative_to("/tmp")
         assert on_node.parent.name.startswith(run.name)
         assert not on_node.parent.exists()
+
+    # On a node of its own a member is described, metered and has its data placed there alone.
+    for member in range(3):
+        folder = RunFolder(run).trial(1).member(member).path
+        others = [*(run / "trials/01").glob(f"*/*-{member:03d}.*")]
+        others += (run / "trials/01/bootstraps").glob(f"{member:03d}.*")
+        assert len([*folder.rglob("*"), *others]) <= MOST_FILES
 
     # Before and after training each node's clock was compared with the controller's.
     clocks = run_events(run, "clock")

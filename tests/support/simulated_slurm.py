@@ -98,6 +98,8 @@ def write_record(trial: TrialFolder, member: int) -> None:
         for number, kind in enumerate(("start", "first_batch", "end"), start=1)
     ]
     folder.events.write_text("\n".join(lines) + "\n")
+    for file in folder.of_running:
+        file.touch()
     folder.record.write_text("{}")
 
 

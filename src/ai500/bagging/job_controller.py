@@ -6,6 +6,7 @@ another controller can take over after this one has stopped.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import Counter
@@ -353,6 +354,10 @@ class JobController:
         job = replace(job, state=state, exit_code=status.exit_code)
         if state in ("failed", "lost"):
             job = replace(job, cause=self._cause(member, job, status))
+        if state == "done":
+            with contextlib.suppress(OSError):
+                for file in self._trial.member(member).of_running:
+                    file.unlink(missing_ok=True)
         self._record(member, job, status)
 
     def _cause(self, member: int, job: JobRecord, status: JobStatus) -> ExitCause | None:

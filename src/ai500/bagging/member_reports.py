@@ -65,7 +65,7 @@ class ReportFollower:
     def _is_silent(self, member: int, now: float) -> bool:
         """Return True if the worker has not touched its lock for so long, by this host's clock."""
         try:
-            beat = (self._trial.member(member).path / ".lock").stat().st_mtime_ns
+            beat = self._trial.member(member).lock.stat().st_mtime_ns
         except OSError:
             beat = None  # it has not begun to train
         if member not in self._beats or self._beats[member][0] != beat:

@@ -212,6 +212,8 @@ def show(view: MemberView, event: events.Event) -> None:
         view.epoch, view.step, view.loss = event["epoch"], 0, event.get("loss")
     elif kind == "quality":
         view.quality = event["quality"]
+    elif kind == "end" and "epoch" in event:
+        view.epoch = view.epochs = event["epoch"]
 
 
 def show_progress(view: MemberView, folder: MemberFolder) -> None:

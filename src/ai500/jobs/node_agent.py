@@ -123,10 +123,9 @@ def run_member(trial: TrialFolder, member: int) -> int:
 
 def _wait_for_earlier_worker(folder: MemberFolder, child: Child) -> None:
     """Wait for a worker of this member that still trains on a node which Slurm gave up."""
-    lock = folder.path / ".lock"
-    if is_held(lock):
+    if is_held(folder.lock):
         print("another worker holds this member's lock: waiting while it lives", flush=True)
-        wait_while_beating(lock, ended=lambda: child.interrupted or folder.record.exists())
+        wait_while_beating(folder.lock, ended=lambda: child.interrupted or folder.record.exists())
 
 
 def _log_of(folder: MemberFolder, place: NodePlace) -> Path:

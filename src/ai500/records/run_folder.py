@@ -68,6 +68,7 @@ class MemberFolder:
         self.checkpoint = path / "checkpoint.pt"
         self.array_checkpoint = path / "checkpoint.npz"  # of a framework other than PyTorch
         self.progress = path / "progress.json"
+        self.lock = path / ".lock"
         self.rendezvous = path / "rendezvous.json"
         self.record = path / "record.json"
         self.graph = path / "graph.json"
@@ -75,6 +76,11 @@ class MemberFolder:
         self.validation = path / "validation.npy"
         self.out_of_bag = path / "out_of_bag.npy"
         self.script = path / "script"
+
+    @property
+    def of_running(self) -> tuple[Path, Path]:
+        """Files of a running member; the controller removes them when it has ended."""
+        return self.progress, self.lock
 
     @property
     def checkpoints(self) -> tuple[Path, Path]:

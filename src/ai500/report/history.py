@@ -21,6 +21,8 @@ class Attempt:
     number: int
     job_started: float | None
     """None: not recorded."""
+    launched: float | None
+    """First event of the worker's process; None: not recorded."""
     start: float
     end: float
     finished: bool
@@ -98,6 +100,7 @@ def _attempts(events: Sequence[Event], clock: str) -> tuple[Attempt, ...]:
         Attempt(
             number=number,
             job_started=_job_started(events, attempt[0], clock),
+            launched=_launched(events, number, clock),
             start=min(event[clock] for event in attempt),
             end=max(event[clock] for event in attempt),
             finished=any(event["event"] == "end" for event in attempt),
@@ -122,6 +125,20 @@ def _job_started(events: Sequence[Event], first: Event, clock: str) -> float | N
             and event.get("job") in jobs
             and _is_number(event.get(clock))
             and (clock == "wall" or (event.get("host"), event.get("boot")) == host)
+        ),
+        None,
+    )
+
+
+def _launched(events: Sequence[Event], attempt: int, clock: str) -> float | None:
+    """Return the attempt's event `start`, which its worker logs before it loads data and model."""
+    return next(
+        (
+            float(event[clock])
+            for event in events
+            if event["event"] == "start"
+            and event.get("attempt") == attempt
+            and _is_number(event.get(clock))
         ),
         None,
     )

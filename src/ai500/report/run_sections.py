@@ -41,9 +41,20 @@ def timeline_figure(run: RunData, *, noun: str) -> Figure:
         f"A bar is a {noun}'s training, a thin line before it the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(trial.seconds)}; "
         f"in {human_seconds(trial.idle_seconds)} of it no {noun} trained, "
-        f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart."
+        f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart"
+        f"{_launches(run)}."
         + (" Dashed boxes: attempts that did not finish." if interrupted else ""),
     )
+
+
+def _launches(run: RunData) -> str:
+    """Name the spread of the first wave's launches; empty for fewer than two."""
+    first_wave = [mapping.member for mapping in run.plan.mapping if mapping.wave == 0]
+    attempts = [run.histories[m].attempts for m in first_wave if m in run.histories]
+    launched = [own[0].launched for own in attempts if own and own[0].launched is not None]
+    if len(launched) < 2:
+        return ""
+    return f"; their processes were launched within {human_seconds(max(launched) - min(launched))}"
 
 
 def _timeline_rows(run: RunData) -> list[Row]:

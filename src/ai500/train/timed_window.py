@@ -21,7 +21,7 @@ from ai500.core.heartbeat import beat, sign
 from ai500.inventory.node import record_after, record_before
 from ai500.meters.recorder import Recorder
 from ai500.records import Task, run_folder
-from ai500.records.run_folder import RunFolder
+from ai500.records.run_folder import MemberFolder, RunFolder
 from ai500.train.worker import Rank
 
 # A node that lost its power holds its lock on a network file system until the lease ends.
@@ -111,7 +111,7 @@ def node_description(task: Task) -> Path:
 
 def lock_member(task: Task) -> TextIO:
     """Lock the member: two workers would overwrite each other's checkpoint."""
-    path, deadline = Path(task.folder) / ".lock", time.monotonic() + LOCK_SECONDS
+    path, deadline = MemberFolder(Path(task.folder)).lock, time.monotonic() + LOCK_SECONDS
     while True:
         file = path.open("a", encoding="utf-8")
         if not run_folder.lock_within(file, seconds=max(0.0, deadline - time.monotonic())):

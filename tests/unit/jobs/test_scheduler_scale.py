@@ -113,6 +113,15 @@ def test_files_opened_grow_no_faster_than_the_ensemble_and_no_member_is_lost(
         assert counted == {(kind, member): 1 for kind in kinds for member in range(members)}
 
 
+def test_files_of_running_members_are_removed_when_they_have_ended(
+    followed: tuple[Followed, Followed],
+) -> None:
+    for ensemble, members in zip(followed, (SMALL, LARGE), strict=True):
+        folders = [ensemble.run.trial(TRIAL).member(member) for member in range(members)]
+        left = {file.name for folder in folders for file in folder.path.iterdir()}
+        assert left == {"task.json", "events.jsonl", "record.json"}
+
+
 @pytest.mark.parametrize("start", ["array", "gang"])
 def test_planning_takes_as_many_steps_per_member_for_twenty_times_the_members(
     tmp_path: Path, start: str

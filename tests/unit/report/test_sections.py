@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ai500.core import schema
+from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.inventory.node import describe
 from ai500.pipeline.scoring import write_report
@@ -20,7 +20,7 @@ from ai500.report.charts.line_chart import LineChart, curve
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.page import Page, prose, render
 from ai500.report.run_data import read_run_data
-from ai500.report.run_sections import mapping_table
+from ai500.report.run_sections import mapping_table, timeline_figure
 from ai500.report.section import (
     Beside,
     Block,
@@ -194,3 +194,15 @@ def test_on_a_cluster_the_members_ran_where_the_nodes_recorded(tmp_path: Path) -
     assert mapping_table(data).rows == [
         ("gpu-07, gpu-09", "0"), ("gpu-09", "1"), ("not recorded", "2"),
     ]  # fmt: skip
+
+
+def test_the_spread_of_the_first_waves_launches_is_named(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(members=4, slots=2))
+    assert "launched" not in timeline_figure(read_run_data(run), noun="member").caption
+    first = next(event for event in events.read(run.events) if event["event"] == "first_batch")
+    # Members 2 and 3 are the second wave.
+    for member, late in enumerate((0.0, 1.5, 60.0, 60.0)):
+        launch = {"event": "start", "member": member, "monotonic": first["monotonic"] + late - 2}
+        events.append(run.events, [first | launch])
+    caption = timeline_figure(read_run_data(run), noun="member").caption
+    assert "launched within 1.5 s." in caption
