@@ -37,7 +37,7 @@ def cut(
     """Cut the network of member 0's node while it trains; a copy waits on another node."""
     cluster = make_cluster(nodes=3, net=True)
     run, command = started(
-        submit, cluster, shared_folder, "system.nodes=3", "ensemble.size=2", "parallel.degree=1",
+        submit, cluster, shared_folder, "system.nodes=2", "ensemble.size=2", "parallel.degree=1",
         "scheduler.max_retries=0", epoch_seconds=30,
     )  # fmt: skip
     node = ""
