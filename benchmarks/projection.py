@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -28,12 +27,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from collectives import LINK, WIRE_BYTES, namespaces, run_command, run_ranks
+from collectives import LINK, namespaces, require_namespaces, run_command, run_ranks
 
 from ai500.parallel import topology
 from ai500.projection import simulator, traffic
 from ai500.projection.platform import Platform, Topology
 from ai500.projection.timeline import overlapped_step
+from ai500.roofline.model import WIRE_BYTES
 
 LAYOUTS = ((2, 1), (4, 1), (4, 2), (8, 2))
 """Nodes, ranks of each."""
@@ -184,6 +184,7 @@ def testbed(megabit: float, *, goodput: float, latency: float) -> Platform:
         accelerators_per_node=2, flops={"fp32": 1.0}, flops_measured=True,
         link_bytes_per_second=1e9, link_latency_seconds=latency, rails=1,
         rail_bytes_per_second=rate, rail_latency_seconds=latency,
+        switch_latency_seconds=latency / 2,
         topology=Topology("fat_tree", leaf=8, uplinks=8), file_system_bytes_per_second=None,
         node_read_bytes_per_second=rate, watts_per_node=None,
     )  # fmt: skip
@@ -265,11 +266,7 @@ def main() -> None:
         made = json.loads(options.again.read_text())
         report(made["points"], made["staging"], megabit=made["megabit"], path=options.json)
         return
-    missing = [tool for tool in ("ip", "tc", "nsenter") if shutil.which(tool) is None]
-    if os.geteuid() != 0 or missing:
-        requirement = f"the commands {', '.join(missing)}" if missing else "root"
-        print(f"not measured: network namespaces need {requirement}.", file=sys.stderr)
-        sys.exit(3)
+    require_namespaces()
     simulator.require_simgrid()
     points: list[dict[str, Any]] = []
     staging: list[dict[str, Any]] = []

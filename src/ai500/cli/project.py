@@ -178,7 +178,8 @@ def _show(result: Answer) -> None:
     rows(
         "M × P_degree",
         [(f"{choice.ensemble_size:,} × {choice.parallel_degree:,}",
-          f"{flops(choice.flops)}, {choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
+          f"{choice.accelerators:,} accelerators, {flops(choice.flops)}, "
+          f"{choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
           f"quality {page.projected_quality(choice)}") for choice in result.choices],
     )  # fmt: skip
     rows("Doubled", [(gain.part, f"FLOPS {gain.flops_gain:.3f}×, speed with staging "

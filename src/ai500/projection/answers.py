@@ -43,7 +43,7 @@ class Answer:
     settings: Settings
     projection: Projection
     choices: tuple[Projection, ...]
-    """Every P_degree at this number of accelerators."""
+    """Every P_degree, with the most whole members that the accelerators hold."""
     gains: tuple[Gain, ...]
     ensemble_sweep: tuple[Projection, ...]
     data_parallel_sweep: tuple[Projection, ...]
@@ -107,7 +107,8 @@ def _choices(projector: Projector, accelerators: int, smallest: int) -> list[Pro
     per_node = projector.platform.accelerators_per_node
     for degree in degrees(accelerators, per_node=per_node, at_least=smallest):
         try:
-            choices.append(projector.project(accelerators=accelerators, degree=degree))
+            used = accelerators - accelerators % degree
+            choices.append(projector.project(accelerators=used, degree=degree))
         except InputError:
             continue  # a batch larger than the data, or a mode that needs whole nodes
     return choices

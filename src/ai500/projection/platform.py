@@ -29,6 +29,9 @@ FOLDED_NODES = 1024
 """Nodes of a member that are simulated; a power of two, for the butterfly."""
 LEAST_LAYERS = 2
 """Layers of a torus that are simulated at least: messages between them leave a layer."""
+SWITCH_LATENCY_SECONDS = 0.5e-6
+"""Latency of one more switch on the way and its cable, where a file states none: switches of
+InfiniBand and Slingshot forward in 0.1 to 0.4 µs, and light takes 0.1 µs for 20 m of fiber."""
 TopologyKind = Literal["fat_tree", "dragonfly", "torus"]
 
 
@@ -45,6 +48,7 @@ class NodeText:
     rails: int = option(1, "network ports of a node", minimum=1)
     rail: str = option("", "bandwidth of one port, in each direction")
     rail_latency: str = option("", "latency of a message between two nodes of one switch")
+    switch_latency: str = option("", "latency that each further switch on its way adds")
     watts: str = option("", "power of a node under load")
 
 
@@ -102,6 +106,9 @@ class Platform:
     rails: int
     rail_bytes_per_second: float
     rail_latency_seconds: float
+    """Latency of a message to a node of the same switch; in a torus, to a neighbour."""
+    switch_latency_seconds: float
+    """Latency that each further switch adds."""
     topology: Topology
     file_system_bytes_per_second: float | None
     """None: no data is staged."""
@@ -115,8 +122,9 @@ class Platform:
 
     @property
     def endpoint_latency_seconds(self) -> float:
-        """Latency of each link: a message crosses two of them under one switch."""
-        return self.rail_latency_seconds / 2
+        """Latency of a message without that of the links: the ports and the software."""
+        links = 1 if self.topology.kind == "torus" else 2
+        return self.rail_latency_seconds - links * self.switch_latency_seconds
 
 
 def read(name: str | Path) -> Platform:
@@ -159,6 +167,12 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
     slots = accelerators if measured.of_cores else 1
     measured_rates = {name: rate / slots for name, rate in measured.flops.items()}
     inside, network = measured.link, measured.network
+    rail_latency = _quantity(
+        node.rail_latency,
+        "latency",
+        "node.rail_latency",
+        network.latency_seconds if network else None,
+    )
     platform = Platform(
         name=text.name,
         source=text.source,
@@ -183,12 +197,8 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
             "node.rail",
             network.bytes_per_second / node.rails if network else None,
         ),
-        rail_latency_seconds=_quantity(
-            node.rail_latency,
-            "latency",
-            "node.rail_latency",
-            network.latency_seconds if network else None,
-        ),
+        rail_latency_seconds=rail_latency,
+        switch_latency_seconds=_switch_latency(node.switch_latency, whole=rail_latency),
         topology=text.topology,
         file_system_bytes_per_second=(
             parse(text.file_system.bandwidth, "bandwidth", key="file_system.bandwidth")
@@ -221,6 +231,21 @@ def require_flops(platform: Platform) -> None:
             value=platform.accelerator,
             remedy='State them as node.flops.bf16 = "989TFLOPS", or name a node.measured.',
         )
+
+
+def _switch_latency(text: str, *, whole: float) -> float:
+    """Return the latency of a switch: at most half of a message's that passes one."""
+    if not text:
+        return min(SWITCH_LATENCY_SECONDS, whole / 2)
+    stated = parse(text, "latency", key="node.switch_latency")
+    if stated > whole / 2:
+        raise ConfigError(
+            f"node.switch_latency = {text!r} is more than half of node.rail_latency, "
+            f"{whole * 1e6:g}us, which contains two links, a switch and both ports.",
+            key="node.switch_latency",
+            value=text,
+        )
+    return stated
 
 
 def _quantity(text: str, kind: Any, key: str, measured: float | None) -> float:
@@ -313,7 +338,7 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
         endpoints, rails = nodes, 1
     link = {
         "bytes_per_second": platform.rail_bytes_per_second,
-        "latency_seconds": platform.endpoint_latency_seconds,
+        "latency_seconds": platform.switch_latency_seconds,
         "rails": rails,
     }
     if topology.kind == "torus":
