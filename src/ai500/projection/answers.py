@@ -14,6 +14,8 @@ from ai500.projection.platform import Platform
 from ai500.projection.stragglers import Stragglers
 
 SWEEP_LIMIT = 100_000
+MOST_ACCELERATORS = 1_000_000
+"""Accelerators that are projected at most: failures are drawn for each member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ def answer(
     wanted: float | None,
 ) -> Answer:
     """Answer all questions about one run on one system."""
+    if accelerators > MOST_ACCELERATORS:
+        raise InputError(
+            f"{accelerators:,} accelerators: a projection has at most {MOST_ACCELERATORS:,}.",
+            key="--accelerators",
+            value=accelerators,
+        )
     projector = Projector(application, platform, settings)
     smallest = settings.tensor_degree * settings.pipeline_degree
     default = max(smallest, min(platform.accelerators_per_node, accelerators))

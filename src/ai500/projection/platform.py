@@ -40,12 +40,12 @@ class NodeText:
     """`[node]`: quantities with their unit."""
 
     accelerator: str = option("", "name of the accelerator, as torch prints it")
-    accelerators: int = option(0, "accelerators of a node", minimum=0)
+    accelerators: int = option(0, "accelerators of a node", minimum=0, less_than=1025)
     measured: str = option("", "JSON of `ai500 roofline` or `ai500 system --json` of a node")
     flops: dict[str, str] = field(default_factory=dict)
     link: str = option("", "bandwidth of one accelerator to the others of its node")
     link_latency: str = option("", "latency of a message inside a node")
-    rails: int = option(1, "network ports of a node", minimum=1)
+    rails: int = option(1, "network ports of a node", minimum=1, less_than=65)
     rail: str = option("", "bandwidth of one port, in each direction")
     rail_latency: str = option("", "latency of a message between two nodes of one switch")
     switch_latency: str = option("", "latency that each further switch on its way adds")
@@ -54,18 +54,22 @@ class NodeText:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Shape of the network between nodes."""
+    """Shape of the network between nodes. Upper bounds catch typos before SimGrid builds them."""
 
     kind: TopologyKind
-    leaf: int = option(32, "endpoints of a leaf switch (fat tree)", minimum=1)
-    uplinks: int = option(32, "links of a leaf switch to the spine (fat tree)", minimum=1)
-    radix: int = option(64, "ports of a spine switch (fat tree)", minimum=2)
+    leaf: int = option(32, "endpoints of a leaf switch (fat tree)", minimum=1, less_than=100_001)
+    uplinks: int = option(
+        32, "links of a leaf switch to the spine (fat tree)", minimum=1, less_than=1025
+    )
+    radix: int = option(64, "ports of a spine switch (fat tree)", minimum=2, less_than=1025)
     rail_optimized: bool = option(False, "a leaf switch holds one rail of its nodes")
-    switches: int = option(32, "switches of a group (dragonfly)", minimum=1)
-    endpoints: int = option(16, "endpoints of a switch (dragonfly)", minimum=1)
-    global_links: int = option(1, "links between two groups (dragonfly)", minimum=1)
-    local_links: int = option(1, "links between two switches of a group (dragonfly)", minimum=1)
-    dimensions: int = option(3, "dimensions (torus)", minimum=1)
+    switches: int = option(32, "switches of a group (dragonfly)", minimum=1, less_than=257)
+    endpoints: int = option(16, "endpoints of a switch (dragonfly)", minimum=1, less_than=257)
+    global_links: int = option(1, "links between two groups (dragonfly)", minimum=1, less_than=1025)
+    local_links: int = option(
+        1, "links between two switches of a group (dragonfly)", minimum=1, less_than=65
+    )
+    dimensions: int = option(3, "dimensions (torus)", minimum=1, less_than=9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class PlatformText:
     """The file."""
 
     name: str
-    nodes: int = option(0, "nodes of the machine", minimum=1)
+    nodes: int = option(0, "nodes of the machine", minimum=1, less_than=1_000_001)
     source: str = option("", "where the figures come from")
     node: NodeText = field(default_factory=NodeText)
     topology: Topology = field(default_factory=lambda: Topology("fat_tree"))
@@ -344,7 +348,8 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
     if topology.kind == "torus":
         if platform.rails > 1:
             raise _impossible("a torus has one endpoint per node: set node.rails = 1.")
-        sides = torus_sides(nodes, topology.dimensions)
+        # SimGrid refuses a second side of one node.
+        sides = [side for side in torus_sides(nodes, topology.dimensions) if side > 1] or [1]
         return {"kind": "torus", "sides": sides, **link}
     if topology.kind == "dragonfly":
         group = topology.switches * topology.endpoints
@@ -387,10 +392,10 @@ def torus_sides(nodes: int, dimensions: int) -> list[int]:
     one; else the smallest block that holds the nodes: the ring through a torus with gaps ends with
     a message over many links.
     """
-    whole = _factors(nodes, dimensions, most=nodes)
+    side = max(1, math.ceil(round(nodes ** (1 / dimensions), 9)))
+    whole = _factors(nodes, dimensions, most=2 * side)
     if whole and whole[0] <= 2 * whole[-1]:
         return whole
-    side = max(1, math.ceil(round(nodes ** (1 / dimensions), 9)))
     sides = [side] * dimensions
     # Shorten sides while the nodes still fit: 101 nodes are 5 × 5 × 5, 97 of them 5 × 5 × 4.
     for place in reversed(range(dimensions)):
@@ -459,7 +464,7 @@ def _fat_tree(topology: Topology, endpoints: int) -> dict[str, list[int]]:
         )
     leaves = max(1, math.ceil(endpoints / topology.leaf))
     if leaves == 1:
-        return {"down": [topology.leaf], "up": [1], "parallel": [1]}
+        return {"down": [min(topology.leaf, endpoints)], "up": [1], "parallel": [1]}
     if leaves <= topology.radix:
         return {"down": [topology.leaf, leaves], "up": [1, topology.uplinks], "parallel": [1, 1]}
     half = topology.radix // 2

@@ -123,7 +123,8 @@ def _run(job: dict[str, Any]) -> list[float]:
     if done.returncode != 0:
         lines = done.stderr.splitlines()
         critical = next((line for line in lines if "CRITICAL" in line), None)
-        last = lines[-1] if lines else f"exit code {done.returncode}"
+        killed = done.returncode < 0 or not lines
+        last = f"exit code {done.returncode}" if killed else lines[-1]
         raise AI500Error(f"SimGrid failed: {critical or last}")
     seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
     return seconds
