@@ -220,6 +220,8 @@ class Projector:
                 "(V3 Eq. 5: Sys_scale = M × P_degree).",
                 key="P_degree",
                 value=degree,
+                remedy=f"Choose --degree {math.gcd(accelerators, degree)}, or --accelerators "
+                f"{max(degree, accelerators - accelerators % degree)}.",
             )
         if degree % self._model_degree:
             raise InputError(

@@ -17,11 +17,12 @@ from typing import Any, Literal
 from ai500.core import schema
 from ai500.core.errors import ConfigError, InputError
 from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
-from ai500.core.schema import option
+from ai500.core.schema import check_known, option
 from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
 from ai500.records import run_folder
 from ai500.roofline import links
+from ai500.roofline.place_run import KERNEL_PRECISION
 from ai500.roofline.records import RooflineRecord, Scope, ceilings, links_of, units_of_node
 
 SHIPPED = ("dgx-h100-superpod", "frontier", "cluster-100gbe")
@@ -164,6 +165,8 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
             key="node.accelerators",
             remedy="Set node.accelerator and node.accelerators, or node.measured.",
         )
+    for precision in node.flops:
+        check_known(precision, set(KERNEL_PRECISION.values()), key="node.flops")
     rates = {
         precision: parse(value, "flops", key=f"node.flops.{precision}")
         for precision, value in node.flops.items()

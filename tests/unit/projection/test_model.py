@@ -469,3 +469,34 @@ def test_the_command_writes_page_csv_and_json(tmp_path: Path) -> None:
     assert "no result" in (tmp_path / "projection.html").read_text()
     rows = (tmp_path / "projection.csv").read_text().splitlines()
     assert len(rows) == 2 + len(result["choices"])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["--quality", "nan"], "--quality"),
+        (["--microbatches", "4"], "--microbatches"),
+        (["--mode", "gossip"], "--mode"),
+        (["--precision", "fp13"], "--precision"),
+        (["--node-mtbf", "5 years"], "--node-mtbf"),
+        (["--accelerators", "12", "--degree", "8"], "P_degree"),
+        (["--accelerators", "1000000000"], "--accelerators"),
+        (["--tensor", "3"], "P_degree"),
+        (["--tensor", "8"], "--activations"),
+        (["--batch", "1000000000"], "P_degree"),
+    ],
+)
+def test_wrong_options_are_named(words: list[str], key: str, tmp_path: Path) -> None:
+    command = [
+        "project",
+        "--system",
+        "frontier",
+        "--run",
+        str(H200),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    made = CliRunner().invoke(command_line, [*command, *words])
+    assert isinstance(made.exception, InputError), made.output
+    assert made.exception.key == key
+    assert not (tmp_path / "out").exists()

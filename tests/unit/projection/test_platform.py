@@ -41,8 +41,11 @@ def test_bits_and_bytes_are_told_apart(text: str, value: float) -> None:
     assert parse(text, "bandwidth", key="node.rail") == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["100Gb", "100GB", "100Gb/s", "12GBps", "100", "fast", "-1Gbps"])
-def test_ambiguous_bandwidths_are_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["100Gb", "100GB", "100Gb/s", "12GBps", "100", "fast", "-1Gbps", "1e999Gbps", "1e-400GB/s"],
+)
+def test_ambiguous_and_impossible_bandwidths_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "bandwidth", key="node.rail")
     assert caught.value.key == "node.rail"
@@ -114,6 +117,14 @@ def test_a_switch_takes_half_of_a_messages_latency_at_most(tmp_path: Path) -> No
     path.write_text(path.read_text().replace("1.1us", "200ns"))
     system = platform.read(path)
     assert system.endpoint_latency_seconds == pytest.approx(1.6e-6)
+
+
+def test_flops_of_a_precision_that_is_none_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("[node]", '[node]\nflops.bf17 = "900TFLOPS"'))
+    with pytest.raises(InputError) as caught:
+        platform.read(path)
+    assert (caught.value.key, caught.value.value) == ("node.flops", "bf17")
 
 
 def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
