@@ -25,6 +25,7 @@ from typing import Any
 
 from ai500.parallel import schedules
 from ai500.parallel.topology import near_square
+from ai500.roofline.model import WIRE_BYTES
 from ai500.roofline.traffic import by_messages
 
 MODES = (
@@ -37,7 +38,6 @@ MODES = (
     "parameter_server",
 )
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-WIRE_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1 + 4 / 1024}
 REPEATS = 3
 MAX_OVERHEAD = 1.10  # headers are 66 of 1,514 bytes, and there are acknowledgements
 LINK = "ai500"
@@ -48,6 +48,15 @@ def run_command(*arguments: str | int) -> None:
     process = subprocess.run(list(map(str, arguments)), capture_output=True, text=True, check=False)
     if process.returncode:
         raise SystemExit(f"{' '.join(map(str, arguments))}: {process.stderr.strip()}")
+
+
+def require_namespaces() -> None:
+    """Exit with 3 where this process can't make network namespaces."""
+    missing = [tool for tool in ("ip", "tc", "nsenter") if shutil.which(tool) is None]
+    if os.geteuid() != 0 or missing:
+        requirement = f"the commands {', '.join(missing)}" if missing else "root"
+        print(f"not measured: network namespaces need {requirement}.", file=sys.stderr)
+        sys.exit(3)
 
 
 @contextmanager
@@ -214,11 +223,7 @@ def main() -> None:
     if options.worker:
         worker(options.values)
         return
-    missing = [tool for tool in ("ip", "tc", "nsenter") if shutil.which(tool) is None]
-    if os.geteuid() != 0 or missing:
-        requirement = f"the commands {', '.join(missing)}" if missing else "root"
-        print(f"not measured: network namespaces need {requirement}.", file=sys.stderr)
-        sys.exit(3)
+    require_namespaces()
     nodes = [node for node in range(options.nodes) for _ in range(options.ranks)]
     if near_square(nodes).row != options.ranks:
         raise SystemExit("choose nodes and ranks so that a torus row is a node, such as 4 and 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -101,6 +102,9 @@ def project(
         check_known(mode, [*topology.GRIDS, *schedules.ROUNDS], key="--mode")
     if precision is not None:
         check_known(precision, WIRE_BYTES, key="--precision")
+    if wanted is not None and not math.isfinite(wanted):
+        raise InputError(f"--quality {wanted}: a finite number is needed.", key="--quality",
+                         value=wanted)  # fmt: skip
     target = platform.read(system)
     work = application.read_all(run, also or [], activations=activations)
     divided = work.activations
@@ -116,11 +120,12 @@ def project(
         staged=staged,
         node_mtbf_seconds=_parsed(node_mtbf, "time", key="--node-mtbf"),
     )
-    if degree is not None and accelerators is not None and accelerators % degree:
+    if microbatches is not None and settings.pipeline_degree == 1:
         raise InputError(
-            f"--accelerators {accelerators} is no multiple of --degree {degree} (V3 Eq. 5).",
-            key="--degree",
-            value=degree,
+            "--microbatches divides the batches of a pipeline, and there is none.",
+            key="--microbatches",
+            value=microbatches,
+            remedy="Give --pipeline or --activations, too.",
         )
     result = answer(
         work,
@@ -178,7 +183,8 @@ def _show(result: Answer) -> None:
     rows(
         "M × P_degree",
         [(f"{choice.ensemble_size:,} × {choice.parallel_degree:,}",
-          f"{flops(choice.flops)}, {choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
+          f"{choice.accelerators:,} accelerators, {flops(choice.flops)}, "
+          f"{choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
           f"quality {page.projected_quality(choice)}") for choice in result.choices],
     )  # fmt: skip
     rows("Doubled", [(gain.part, f"FLOPS {gain.flops_gain:.3f}×, speed with staging "

@@ -14,6 +14,8 @@ from ai500.projection.platform import Platform
 from ai500.projection.stragglers import Stragglers
 
 SWEEP_LIMIT = 100_000
+MOST_ACCELERATORS = 1_000_000
+"""Accelerators that are projected at most: failures are drawn for each member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Answer:
     settings: Settings
     projection: Projection
     choices: tuple[Projection, ...]
-    """Every P_degree at this number of accelerators."""
+    """Every P_degree, with the most whole members that the accelerators hold."""
     gains: tuple[Gain, ...]
     ensemble_sweep: tuple[Projection, ...]
     data_parallel_sweep: tuple[Projection, ...]
@@ -67,6 +69,12 @@ def answer(
     wanted: float | None,
 ) -> Answer:
     """Answer all questions about one run on one system."""
+    if accelerators > MOST_ACCELERATORS:
+        raise InputError(
+            f"{accelerators:,} accelerators: a projection has at most {MOST_ACCELERATORS:,}.",
+            key="--accelerators",
+            value=accelerators,
+        )
     projector = Projector(application, platform, settings)
     smallest = settings.tensor_degree * settings.pipeline_degree
     default = max(smallest, min(platform.accelerators_per_node, accelerators))
@@ -107,7 +115,8 @@ def _choices(projector: Projector, accelerators: int, smallest: int) -> list[Pro
     per_node = projector.platform.accelerators_per_node
     for degree in degrees(accelerators, per_node=per_node, at_least=smallest):
         try:
-            choices.append(projector.project(accelerators=accelerators, degree=degree))
+            used = accelerators - accelerators % degree
+            choices.append(projector.project(accelerators=used, degree=degree))
         except InputError:
             continue  # a batch larger than the data, or a mode that needs whole nodes
     return choices

@@ -220,6 +220,8 @@ class Projector:
                 "(V3 Eq. 5: Sys_scale = M × P_degree).",
                 key="P_degree",
                 value=degree,
+                remedy=f"Choose --degree {math.gcd(accelerators, degree)}, or --accelerators "
+                f"{max(degree, accelerators - accelerators % degree)}.",
             )
         if degree % self._model_degree:
             raise InputError(
@@ -439,7 +441,9 @@ def doubled(platform: Platform) -> dict[str, Platform]:
             node_read_bytes_per_second=2 * reading if own_network else reading,
         ),
         "network latency (halved)": replace(
-            platform, rail_latency_seconds=platform.rail_latency_seconds / 2
+            platform,
+            rail_latency_seconds=platform.rail_latency_seconds / 2,
+            switch_latency_seconds=platform.switch_latency_seconds / 2,
         ),
         "links inside a node": replace(
             platform, link_bytes_per_second=2 * platform.link_bytes_per_second
@@ -453,8 +457,12 @@ def doubled(platform: Platform) -> dict[str, Platform]:
 
 
 def degrees(accelerators: int, *, per_node: int, at_least: int = 1) -> list[int]:
-    """Return parts of a node, powers of two of nodes, and all accelerators, where they divide."""
+    """Return parts of a node, powers of two of nodes, and all accelerators.
+
+    Not every one divides the accelerators: 127 nodes have 63 members of two, and one is idle.
+    """
     parts = {part for part in range(1, per_node + 1) if per_node % part == 0}
     whole = {per_node * 2**power for power in range(20)}
-    fitting = {degree for degree in parts | whole if accelerators % degree == 0}
-    return sorted(degree for degree in fitting | {accelerators} if degree >= at_least)
+    return sorted(
+        degree for degree in parts | whole | {accelerators} if at_least <= degree <= accelerators
+    )

@@ -97,7 +97,8 @@ def sentence(answer: Answer) -> str:
             f" No choice reaches quality {answer.wanted_quality:g}."
             if best is None
             else f" Quality {answer.wanted_quality:g} is reached soonest by M = "
-            f"{best.ensemble_size:,}, P_degree {best.parallel_degree}: "
+            f"{best.ensemble_size:,}, P_degree {best.parallel_degree} "
+            f"({best.accelerators:,} accelerators): "
             f"{human_seconds(best.seconds)}."
         )
     return text
@@ -142,6 +143,7 @@ def choices_table(points: Sequence[Projection]) -> Table:
     rows = [
         (
             f"{point.ensemble_size:,} × {point.parallel_degree:,}",
+            f"{point.accelerators:,}",
             f"{point.global_batch_size:,}",
             human_seconds(point.step_seconds),
             human_seconds(point.exposed_seconds),
@@ -154,10 +156,13 @@ def choices_table(points: Sequence[Projection]) -> Table:
         )
         for point in points
     ]
-    columns = ("M × P_degree", "batch", "step", "exposed", "FLOPS", "efficiency", "quality",
-               "VFLOPS", "time", "bound by")  # fmt: skip
-    note = "* extrapolated: beyond the run's M, or at another P_degree than the run's."
-    return Table(columns, rows, numbers=tuple(range(1, 9)), note=note)
+    columns = ("M × P_degree", "accelerators", "batch", "step", "exposed", "FLOPS", "efficiency",
+               "quality", "VFLOPS", "time", "bound by")  # fmt: skip
+    note = (
+        "* extrapolated: beyond the run's M, or at another P_degree than the run's. Accelerators "
+        "that make no whole member are idle."
+    )
+    return Table(columns, rows, numbers=tuple(range(1, 10)), note=note)
 
 
 def _choices(answer: Answer) -> Section:

@@ -17,11 +17,12 @@ from typing import Any, Literal
 from ai500.core import schema
 from ai500.core.errors import ConfigError, InputError
 from ai500.core.reading import MAX_TOML_BYTES, parse_toml, read_text
-from ai500.core.schema import option
+from ai500.core.schema import check_known, option
 from ai500.inventory.peaks import data_sheets
 from ai500.projection.quantities import parse
 from ai500.records import run_folder
 from ai500.roofline import links
+from ai500.roofline.place_run import KERNEL_PRECISION
 from ai500.roofline.records import RooflineRecord, Scope, ceilings, links_of, units_of_node
 
 SHIPPED = ("dgx-h100-superpod", "frontier", "cluster-100gbe")
@@ -29,6 +30,9 @@ FOLDED_NODES = 1024
 """Nodes of a member that are simulated; a power of two, for the butterfly."""
 LEAST_LAYERS = 2
 """Layers of a torus that are simulated at least: messages between them leave a layer."""
+SWITCH_LATENCY_SECONDS = 0.5e-6
+"""Latency of one more switch on the way and its cable, where a file states none: switches of
+InfiniBand and Slingshot forward in 0.1 to 0.4 µs, and light takes 0.1 µs for 20 m of fiber."""
 TopologyKind = Literal["fat_tree", "dragonfly", "torus"]
 
 
@@ -37,31 +41,36 @@ class NodeText:
     """`[node]`: quantities with their unit."""
 
     accelerator: str = option("", "name of the accelerator, as torch prints it")
-    accelerators: int = option(0, "accelerators of a node", minimum=0)
+    accelerators: int = option(0, "accelerators of a node", minimum=0, less_than=1025)
     measured: str = option("", "JSON of `ai500 roofline` or `ai500 system --json` of a node")
     flops: dict[str, str] = field(default_factory=dict)
     link: str = option("", "bandwidth of one accelerator to the others of its node")
     link_latency: str = option("", "latency of a message inside a node")
-    rails: int = option(1, "network ports of a node", minimum=1)
+    rails: int = option(1, "network ports of a node", minimum=1, less_than=65)
     rail: str = option("", "bandwidth of one port, in each direction")
     rail_latency: str = option("", "latency of a message between two nodes of one switch")
+    switch_latency: str = option("", "latency that each further switch on its way adds")
     watts: str = option("", "power of a node under load")
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Shape of the network between nodes."""
+    """Shape of the network between nodes. Upper bounds catch typos before SimGrid builds them."""
 
     kind: TopologyKind
-    leaf: int = option(32, "endpoints of a leaf switch (fat tree)", minimum=1)
-    uplinks: int = option(32, "links of a leaf switch to the spine (fat tree)", minimum=1)
-    radix: int = option(64, "ports of a spine switch (fat tree)", minimum=2)
+    leaf: int = option(32, "endpoints of a leaf switch (fat tree)", minimum=1, less_than=100_001)
+    uplinks: int = option(
+        32, "links of a leaf switch to the spine (fat tree)", minimum=1, less_than=1025
+    )
+    radix: int = option(64, "ports of a spine switch (fat tree)", minimum=2, less_than=1025)
     rail_optimized: bool = option(False, "a leaf switch holds one rail of its nodes")
-    switches: int = option(32, "switches of a group (dragonfly)", minimum=1)
-    endpoints: int = option(16, "endpoints of a switch (dragonfly)", minimum=1)
-    global_links: int = option(1, "links between two groups (dragonfly)", minimum=1)
-    local_links: int = option(1, "links between two switches of a group (dragonfly)", minimum=1)
-    dimensions: int = option(3, "dimensions (torus)", minimum=1)
+    switches: int = option(32, "switches of a group (dragonfly)", minimum=1, less_than=257)
+    endpoints: int = option(16, "endpoints of a switch (dragonfly)", minimum=1, less_than=257)
+    global_links: int = option(1, "links between two groups (dragonfly)", minimum=1, less_than=1025)
+    local_links: int = option(
+        1, "links between two switches of a group (dragonfly)", minimum=1, less_than=65
+    )
+    dimensions: int = option(3, "dimensions (torus)", minimum=1, less_than=9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class PlatformText:
     """The file."""
 
     name: str
-    nodes: int = option(0, "nodes of the machine", minimum=1)
+    nodes: int = option(0, "nodes of the machine", minimum=1, less_than=1_000_001)
     source: str = option("", "where the figures come from")
     node: NodeText = field(default_factory=NodeText)
     topology: Topology = field(default_factory=lambda: Topology("fat_tree"))
@@ -102,6 +111,9 @@ class Platform:
     rails: int
     rail_bytes_per_second: float
     rail_latency_seconds: float
+    """Latency of a message to a node of the same switch; in a torus, to a neighbour."""
+    switch_latency_seconds: float
+    """Latency that each further switch adds."""
     topology: Topology
     file_system_bytes_per_second: float | None
     """None: no data is staged."""
@@ -115,8 +127,9 @@ class Platform:
 
     @property
     def endpoint_latency_seconds(self) -> float:
-        """Latency of each link: a message crosses two of them under one switch."""
-        return self.rail_latency_seconds / 2
+        """Latency of a message without that of the links: the ports and the software."""
+        links = 1 if self.topology.kind == "torus" else 2
+        return self.rail_latency_seconds - links * self.switch_latency_seconds
 
 
 def read(name: str | Path) -> Platform:
@@ -152,6 +165,8 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
             key="node.accelerators",
             remedy="Set node.accelerator and node.accelerators, or node.measured.",
         )
+    for precision in node.flops:
+        check_known(precision, set(KERNEL_PRECISION.values()), key="node.flops")
     rates = {
         precision: parse(value, "flops", key=f"node.flops.{precision}")
         for precision, value in node.flops.items()
@@ -159,6 +174,12 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
     slots = accelerators if measured.of_cores else 1
     measured_rates = {name: rate / slots for name, rate in measured.flops.items()}
     inside, network = measured.link, measured.network
+    rail_latency = _quantity(
+        node.rail_latency,
+        "latency",
+        "node.rail_latency",
+        network.latency_seconds if network else None,
+    )
     platform = Platform(
         name=text.name,
         source=text.source,
@@ -183,12 +204,8 @@ def build(text: PlatformText, *, folder: Path) -> Platform:
             "node.rail",
             network.bytes_per_second / node.rails if network else None,
         ),
-        rail_latency_seconds=_quantity(
-            node.rail_latency,
-            "latency",
-            "node.rail_latency",
-            network.latency_seconds if network else None,
-        ),
+        rail_latency_seconds=rail_latency,
+        switch_latency_seconds=_switch_latency(node.switch_latency, whole=rail_latency),
         topology=text.topology,
         file_system_bytes_per_second=(
             parse(text.file_system.bandwidth, "bandwidth", key="file_system.bandwidth")
@@ -221,6 +238,21 @@ def require_flops(platform: Platform) -> None:
             value=platform.accelerator,
             remedy='State them as node.flops.bf16 = "989TFLOPS", or name a node.measured.',
         )
+
+
+def _switch_latency(text: str, *, whole: float) -> float:
+    """Return the latency of a switch: at most half of a message's that passes one."""
+    if not text:
+        return min(SWITCH_LATENCY_SECONDS, whole / 2)
+    stated = parse(text, "latency", key="node.switch_latency")
+    if stated > whole / 2:
+        raise ConfigError(
+            f"node.switch_latency = {text!r} is more than half of node.rail_latency, "
+            f"{whole * 1e6:g}us, which contains two links, a switch and both ports.",
+            key="node.switch_latency",
+            value=text,
+        )
+    return stated
 
 
 def _quantity(text: str, kind: Any, key: str, measured: float | None) -> float:
@@ -313,13 +345,14 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
         endpoints, rails = nodes, 1
     link = {
         "bytes_per_second": platform.rail_bytes_per_second,
-        "latency_seconds": platform.endpoint_latency_seconds,
+        "latency_seconds": platform.switch_latency_seconds,
         "rails": rails,
     }
     if topology.kind == "torus":
         if platform.rails > 1:
             raise _impossible("a torus has one endpoint per node: set node.rails = 1.")
-        sides = torus_sides(nodes, topology.dimensions)
+        # SimGrid refuses a second side of one node.
+        sides = [side for side in torus_sides(nodes, topology.dimensions) if side > 1] or [1]
         return {"kind": "torus", "sides": sides, **link}
     if topology.kind == "dragonfly":
         group = topology.switches * topology.endpoints
@@ -362,10 +395,10 @@ def torus_sides(nodes: int, dimensions: int) -> list[int]:
     one; else the smallest block that holds the nodes: the ring through a torus with gaps ends with
     a message over many links.
     """
-    whole = _factors(nodes, dimensions, most=nodes)
+    side = max(1, math.ceil(round(nodes ** (1 / dimensions), 9)))
+    whole = _factors(nodes, dimensions, most=2 * side)
     if whole and whole[0] <= 2 * whole[-1]:
         return whole
-    side = max(1, math.ceil(round(nodes ** (1 / dimensions), 9)))
     sides = [side] * dimensions
     # Shorten sides while the nodes still fit: 101 nodes are 5 × 5 × 5, 97 of them 5 × 5 × 4.
     for place in reversed(range(dimensions)):
@@ -434,7 +467,7 @@ def _fat_tree(topology: Topology, endpoints: int) -> dict[str, list[int]]:
         )
     leaves = max(1, math.ceil(endpoints / topology.leaf))
     if leaves == 1:
-        return {"down": [topology.leaf], "up": [1], "parallel": [1]}
+        return {"down": [min(topology.leaf, endpoints)], "up": [1], "parallel": [1]}
     if leaves <= topology.radix:
         return {"down": [topology.leaf, leaves], "up": [1, topology.uplinks], "parallel": [1, 1]}
     half = topology.radix // 2

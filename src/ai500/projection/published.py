@@ -19,6 +19,7 @@ V2_SYSTEM = Platform(
     accelerators_per_node=8, flops={"fp32": 15e12}, flops_measured=False,
     link_bytes_per_second=150e9, link_latency_seconds=5e-6, rails=1,
     rail_bytes_per_second=1.25e9, rail_latency_seconds=30e-6,
+    switch_latency_seconds=0.5e-6,
     topology=Topology("fat_tree", leaf=8, uplinks=8), file_system_bytes_per_second=None,
     node_read_bytes_per_second=1.25e9, watts_per_node=None,
 )  # fmt: skip

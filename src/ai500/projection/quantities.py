@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
@@ -51,9 +52,12 @@ def parse(text: str, kind: Kind, *, key: str) -> float:
             value=text,
             remedy=f"Write it like {EXAMPLES[kind]}.",
         )
-    if number <= 0:
-        raise ConfigError(f"{key} = {text!r}: must be more than 0.", key=key, value=text)
-    return number * units[unit]
+    quantity = number * units[unit]
+    if not 0 < quantity < math.inf:
+        raise ConfigError(
+            f"{key} = {text!r}: must be more than 0, and finite.", key=key, value=text
+        )
+    return quantity
 
 
 def _problem(unit: str, kind: Kind) -> str:

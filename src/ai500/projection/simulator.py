@@ -80,13 +80,13 @@ def simulate(
             jobs.append(_endpoint_flows(platform, described, moved))
         places.append(distinct[key])
     seconds = _run({"shape": described, "rounds": jobs}) if any(jobs) else [0.0] * len(jobs)
-    answers = iter(seconds[index] for index in places)
+    # Every message of a round begins at once and has this latency, so that it is simply added.
+    start = platform.endpoint_latency_seconds
+    answers = iter(seconds[index] + start if jobs[index] else 0.0 for index in places)
     return [[next(answers) for _ in group] for group in groups]
 
 
-def staging_seconds(
-    *, nodes: int, bytes_per_node: float, file_system: float, node: float, latency: float = 0.0
-) -> float:
+def staging_seconds(*, nodes: int, bytes_per_node: float, file_system: float, node: float) -> float:
     """Return the time in which all nodes read their bytes from the shared file system at once.
 
     Nodes are alike: of many a part stands for all, with its part of the file system.
@@ -95,7 +95,7 @@ def staging_seconds(
     file_system *= part / nodes
     star = {
         "kind": "fat_tree", "down": [part + 1], "up": [1], "parallel": [1],
-        "bytes_per_second": file_system, "latency_seconds": latency / 2,
+        "bytes_per_second": file_system, "latency_seconds": 0.0,
         "limit": min(node, file_system),
     }  # fmt: skip
     size = max(1, round(bytes_per_node))
@@ -123,7 +123,8 @@ def _run(job: dict[str, Any]) -> list[float]:
     if done.returncode != 0:
         lines = done.stderr.splitlines()
         critical = next((line for line in lines if "CRITICAL" in line), None)
-        last = lines[-1] if lines else f"exit code {done.returncode}"
+        killed = done.returncode < 0 or not lines
+        last = f"exit code {done.returncode}" if killed else lines[-1]
         raise AI500Error(f"SimGrid failed: {critical or last}")
     seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
     return seconds

@@ -306,6 +306,26 @@ def test_every_topology_carries_messages(kind: str) -> None:
     assert 1e9 / rate <= seconds < 1e9 / rate + 1e-4
 
 
+@pytest.mark.parametrize(
+    ("kind", "receiver", "switches"),
+    [("fat_tree", 3, 0), ("fat_tree", 4, 2), ("fat_tree", 127, 4),
+     ("dragonfly", 3, 0), ("torus", 1, 0), ("torus", 2, 1)],
+)  # fmt: skip
+def test_a_message_pays_its_ports_once_and_each_switch_on_its_way(
+    kind: platform.TopologyKind, receiver: int, switches: int
+) -> None:
+    """4 nodes on a leaf, 16 in a pod, and more beyond; 128 nodes are a torus of 8 × 4 × 4."""
+    topology = platform.Topology(kind, leaf=4, uplinks=4, radix=8, switches=4, endpoints=4)
+    system = replace(
+        platform.read("cluster-100gbe"), topology=topology, nodes=128, rail_latency_seconds=20e-6,
+        switch_latency_seconds=1e-6,
+    )  # fmt: skip
+    nodes = 128 if kind != "dragonfly" else 64
+    everyone = {(nodes - 1, 0): 1.0}
+    ((seconds, _),) = simulator.simulate(system, nodes, [[{(0, receiver): 1.0}, everyone]])
+    assert seconds == pytest.approx(20e-6 + switches * 1e-6, rel=1e-3)
+
+
 def test_staging_is_bound_by_the_file_system_or_the_node() -> None:
     stage = simulator.staging_seconds
     assert stage(nodes=2, bytes_per_node=1e9, file_system=1e10, node=1e9) == pytest.approx(1.0)
@@ -397,6 +417,23 @@ def test_an_unknown_accelerator_of_the_run_is_refused() -> None:
         speed_factor(app, platform.read("frontier"))
 
 
+def test_choices_leave_nodes_idle_that_make_no_whole_member() -> None:
+    """127 nodes have 63 members of two, 31 of four."""
+    result = answers.answer(
+        application.read(H200), platform.read("dgx-h100-superpod"), Settings(), version="test",
+        accelerators=1016, degree=None, sweep=False, wanted=0.9,
+    )  # fmt: skip
+    used = {choice.parallel_degree: choice.accelerators for choice in result.choices}
+    assert (used[8], used[16], used[32]) == (1016, 1008, 992)
+    assert result.best is not None and result.best.parallel_degree > 8
+    with pytest.raises(InputError) as caught:
+        answers.answer(
+            application.read(H200), platform.read("frontier"), Settings(), version="test",
+            accelerators=10**9, degree=8, sweep=False, wanted=None,
+        )  # fmt: skip
+    assert caught.value.key == "--accelerators"
+
+
 def test_a_degree_must_divide_the_accelerators() -> None:
     projector = Projector(application.read(H200), platform.read("frontier"))
     with pytest.raises(InputError, match=r"Eq\. 5"):
@@ -432,3 +469,34 @@ def test_the_command_writes_page_csv_and_json(tmp_path: Path) -> None:
     assert "no result" in (tmp_path / "projection.html").read_text()
     rows = (tmp_path / "projection.csv").read_text().splitlines()
     assert len(rows) == 2 + len(result["choices"])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["--quality", "nan"], "--quality"),
+        (["--microbatches", "4"], "--microbatches"),
+        (["--mode", "gossip"], "--mode"),
+        (["--precision", "fp13"], "--precision"),
+        (["--node-mtbf", "5 years"], "--node-mtbf"),
+        (["--accelerators", "12", "--degree", "8"], "P_degree"),
+        (["--accelerators", "1000000000"], "--accelerators"),
+        (["--tensor", "3"], "P_degree"),
+        (["--tensor", "8"], "--activations"),
+        (["--batch", "1000000000"], "P_degree"),
+    ],
+)
+def test_wrong_options_are_named(words: list[str], key: str, tmp_path: Path) -> None:
+    command = [
+        "project",
+        "--system",
+        "frontier",
+        "--run",
+        str(H200),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    made = CliRunner().invoke(command_line, [*command, *words])
+    assert isinstance(made.exception, InputError), made.output
+    assert made.exception.key == key
+    assert not (tmp_path / "out").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ai500.core.errors import ConfigError, InputError
+from ai500.core.schema import SchemaError
 from ai500.projection import platform
 from ai500.projection.quantities import parse
 
@@ -40,8 +41,11 @@ def test_bits_and_bytes_are_told_apart(text: str, value: float) -> None:
     assert parse(text, "bandwidth", key="node.rail") == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["100Gb", "100GB", "100Gb/s", "12GBps", "100", "fast", "-1Gbps"])
-def test_ambiguous_bandwidths_are_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["100Gb", "100GB", "100Gb/s", "12GBps", "100", "fast", "-1Gbps", "1e999Gbps", "1e-400GB/s"],
+)
+def test_ambiguous_and_impossible_bandwidths_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "bandwidth", key="node.rail")
     assert caught.value.key == "node.rail"
@@ -64,7 +68,7 @@ def test_shipped_systems_have_sources_and_grow_to_100_000(name: str) -> None:
 def test_a_torus_is_as_small_as_its_nodes_allow(tmp_path: Path) -> None:
     system = platform.read(write(tmp_path, kind="torus"))
     sides = {nodes: platform.shape(system, nodes)["sides"] for nodes in (100, 97, 2048, 1)}
-    assert sides == {100: [5, 5, 4], 97: [5, 5, 4], 2048: [16, 16, 8], 1: [1, 1, 1]}
+    assert sides == {100: [5, 5, 4], 97: [5, 5, 4], 2048: [16, 16, 8], 1: [1]}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,47 @@ def test_impossible_topologies_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="impossible topology"):
         platform.shape(platform.read(write(tmp_path, kind=kind, more=more)), nodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "key"),
+    [
+        ("torus", "dimensions = 50", "topology.dimensions"),
+        ("dragonfly", "switches = 100000", "topology.switches"),
+        ("fat_tree", "leaf = 100000000", "topology.leaf"),
+    ],
+)
+def test_sizes_that_simgrid_could_not_build_are_refused(
+    tmp_path: Path, kind: str, more: str, key: str
+) -> None:
+    with pytest.raises(SchemaError) as caught:
+        platform.read(write(tmp_path, kind=kind, more=more))
+    assert caught.value.key == key
+
+
+def test_a_switch_that_is_larger_than_its_nodes_is_built_for_them(tmp_path: Path) -> None:
+    system = platform.read(write(tmp_path, more="leaf = 100000"))
+    assert platform.shape(system, 4)["down"] == [4]
+
+
+def test_a_switch_takes_half_of_a_messages_latency_at_most(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert platform.read(path).switch_latency_seconds == platform.SWITCH_LATENCY_SECONDS
+    path.write_text(path.read_text().replace('"2us"', '"2us"\nswitch_latency = "1.1us"'))
+    with pytest.raises(ConfigError) as caught:
+        platform.read(path)
+    assert caught.value.key == "node.switch_latency"
+    path.write_text(path.read_text().replace("1.1us", "200ns"))
+    system = platform.read(path)
+    assert system.endpoint_latency_seconds == pytest.approx(1.6e-6)
+
+
+def test_flops_of_a_precision_that_is_none_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("[node]", '[node]\nflops.bf17 = "900TFLOPS"'))
+    with pytest.raises(InputError) as caught:
+        platform.read(path)
+    assert (caught.value.key, caught.value.value) == ("node.flops", "bf17")
 
 
 def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
