@@ -11,8 +11,8 @@ import dataclasses
 import difflib
 import math
 import types
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ai500.core.errors import InputError
@@ -77,61 +77,79 @@ def encode(value: Any) -> Any:
 
 
 def _decode(kind: Any, value: Any, at: str) -> Any:
+    return _decoder(kind)(value, at)
+
+
+Decoder = Callable[[Any, str], Any]
+
+
+@cache
+def _decoder(kind: Any) -> Decoder:
+    """Return the function that decodes values of a kind: a large list has millions of them."""
     if kind is Any:
-        return value
+        return lambda value, at: value
     if dataclasses.is_dataclass(kind):
-        return _decode_record(kind, value, at)
+        return partial(_decode_record, kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return _decode_union(arguments, value, at)
+        return partial(_decode_union, arguments)
     if origin is Literal:
-        if value not in arguments or isinstance(value, bool) not in map(_is_bool, arguments):
-            choices = ", ".join(repr(choice) for choice in arguments)
-            raise SchemaError(at, f"{value!r} is not one of {choices}", value)
-        return value
+        return partial(_decode_choice, arguments)
     if origin in (list, tuple, Sequence):
-        return _decode_sequence(origin, arguments, value, at)
+        return partial(_decode_sequence, origin, arguments)
     if origin is dict:
-        if not isinstance(value, dict):
-            raise _mismatch(at, "a table", value)
-        return {key: _decode(arguments[1], item, _join(at, key)) for key, item in value.items()}
-    return _decode_scalar(kind, value, at)
+        return partial(_decode_table, arguments[1])
+    return partial(_decode_scalar, kind)
+
+
+def _decode_choice(arguments: tuple[Any, ...], value: Any, at: str) -> Any:
+    if value not in arguments or isinstance(value, bool) not in map(_is_bool, arguments):
+        choices = ", ".join(repr(choice) for choice in arguments)
+        raise SchemaError(at, f"{value!r} is not one of {choices}", value)
+    return value
 
 
 def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _decode_table(kind: Any, value: Any, at: str) -> Any:
+    if not isinstance(value, dict):
+        raise _mismatch(at, "a table", value)
+    return {key: _decode(kind, item, _join(at, key)) for key, item in value.items()}
+
+
 def _decode_record(kind: Any, value: Any, at: str) -> Any:
     if not isinstance(value, dict):
         raise _mismatch(at, "a table", value)
-    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    fields = _fields(kind)
     for key, item in value.items():
         if key not in fields:
             suggestion = nearest(str(key), list(fields))
             raise UnknownKeyError(_join(at, key), f"unknown key; {suggestion}", item)
-    hints = _hints(kind)
     decoded: dict[str, Any] = {}
-    for name, field in fields.items():
+    for name, (field, decoder) in fields.items():
         if name in value:
-            decoded[name] = _decode(hints[name], value[name], _join(at, name))
-            _check_bounds(decoded[name], field, _join(at, name))
+            key = f"{at}.{name}" if at else name
+            decoded[name] = item = decoder(value[name], key)
+            if field.metadata and item is not None and not isinstance(item, str | bool):
+                _check_bounds(item, field, key)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise SchemaError(_join(at, name), "missing")
     return kind(**decoded)
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _fields(kind: Any) -> dict[str, tuple[dataclasses.Field[Any], Decoder]]:
+    hints = get_type_hints(kind)
+    fields = (field for field in dataclasses.fields(kind) if field.init)
+    return {field.name: (field, _decoder(hints[field.name])) for field in fields}
 
 
 MAX_INTEGER = 2**63  # products of a few integers below it are still finite floats
 
 
 def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
-    if value is None or isinstance(value, str | bool):
-        return
     minimum, more_than = field.metadata.get("minimum"), field.metadata.get("more_than")
     if isinstance(value, int) and minimum is not None and value >= MAX_INTEGER:
         raise SchemaError(at, f"the number is too large; it must be less than {MAX_INTEGER}", value)
@@ -167,8 +185,9 @@ def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: st
         kinds = arguments
     else:
         kinds = (arguments[0],) * len(value)
-    pairs = zip(kinds, value, strict=True)
-    decoded = tuple(_decode(kind, item, f"{at}[{i}]") for i, (kind, item) in enumerate(pairs))
+    decoders = map(_decoder, kinds)
+    pairs = zip(decoders, value, strict=True)
+    decoded = tuple(decoder(item, f"{at}[{i}]") for i, (decoder, item) in enumerate(pairs))
     return list(decoded) if origin is list else decoded
 
 

@@ -265,8 +265,12 @@ def framework(record: TrainRecord) -> str:
 
 
 def accelerator(data: RunData) -> str:
-    """Return the accelerators that the members recorded, or the CPU if there are none."""
+    """Return the accelerators that the members recorded, or the CPUs if there are none.
+
+    The nodes describe their own CPUs; system.json may be of a login node.
+    """
     if data.plan.device == "cpu":
-        return f"CPU: {data.system.cpu}"
+        models = dict.fromkeys(node.processors.model for node in data.nodes)
+        return f"CPU: {', '.join(filter(None, models)) or data.system.cpu}"
     names = dict.fromkeys(record.device_name for record in data.members.values())
     return ", ".join(names)

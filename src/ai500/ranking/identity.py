@@ -5,6 +5,8 @@ microsecond, even where the same seeds on equal systems give the same weights. A
 the digests of these intervals. Shifted clocks, another host, submitter, system or key change none
 of them; a changed digit of one event changes two. So a member is the same work if half of its
 marks are. Copies with a small change of every time are found by `near_copies`.
+
+Only events that every training has count: others can be put between them, or left out.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from ai500.records.run_folder import RunFolder
 
 MARKS = 16
 """Marks kept per member: those with the smallest digests, a random sample that two copies share."""
+KINDS = {"first_batch", "epoch", "quality", "end"}
+"""Events of a member's log that time its work."""
 MIN_INTERVAL_MICROSECONDS = 100
 """Shorter ones are those of events that one call writes, and alike in every run."""
 MAX_EQUAL_MEMBERS = 64
@@ -56,15 +60,26 @@ def member_work(
 
 def rhythm(log: Iterable[Event]) -> tuple[str, tuple[int, ...]]:
     """Return the times between a member's successive events, kind by kind, and their digest."""
-    times = [event for event in log if isinstance(event.get("monotonic"), int | float)]
-    intervals = [
-        (str(later["event"]), str(later.get("epoch")), later["monotonic"] - earlier["monotonic"])
-        for earlier, later in itertools.pairwise(times[: MAX_INTERVALS + 1])
-    ]
+    intervals = list(itertools.islice(_intervals(log), MAX_INTERVALS))
     intervals.sort(key=lambda interval: interval[0])  # stable: in the order of the log otherwise
-    text = "\n".join(f"{kind} {epoch}" for kind, epoch, _ in intervals)
+    text = "\n".join(f"{kind} {place}" for kind, place, _ in intervals)
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
-    return digest, tuple(round(1e6 * seconds) for *_, seconds in intervals)
+    return digest, tuple(microseconds for *_, microseconds in intervals)
+
+
+def _intervals(log: Iterable[Event]) -> Iterator[tuple[str, str, int]]:
+    """Yield kind and place of each event that times the work, and the microseconds before it.
+
+    The place is the epoch, and in a search the model. An event that is logged again has no place
+    of its own.
+    """
+    times: dict[tuple[str, str], float] = {}
+    for event in log:
+        if event["event"] in KINDS and isinstance(event.get("monotonic"), int | float):
+            place = f"{event.get('epoch')} {event.get('model')}"
+            times.setdefault((event["event"], place), event["monotonic"])
+    for (_, earlier), ((kind, place), later) in itertools.pairwise(times.items()):
+        yield kind, place, round(1e6 * (later - earlier))
 
 
 def marks(log: Iterable[Event]) -> tuple[int, ...]:
@@ -73,17 +88,11 @@ def marks(log: Iterable[Event]) -> tuple[int, ...]:
     Clocks of 10⁹ s have a resolution of 10⁻⁷ s: a microsecond survives a shift of the clock.
     """
     digests: set[int] = set()
-    previous: float | None = None
-    for event in log:
-        time = event.get("monotonic")
-        if not isinstance(time, int | float):
-            continue
-        interval = 0 if previous is None else round(1e6 * (time - previous))
+    for kind, place, interval in _intervals(log):
         if abs(interval) >= MIN_INTERVAL_MICROSECONDS:
-            text = f"{event['event']} {event.get('epoch')} {interval}"
+            text = f"{kind} {place} {interval}"
             digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
             digests.add(int.from_bytes(digest, "big"))
-        previous = time
     return tuple(sorted(digests)[:MARKS])
 
 

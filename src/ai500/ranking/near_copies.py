@@ -2,9 +2,9 @@
 
 The members of one submission show by how much the intervals of two trainings differ. Two members of
 two submissions are the same work if their intervals agree far more closely, more often than chance
-allows. Only differences between successive intervals of a kind are compared, so neither a member's
-speed nor a slow drift counts as agreement, and a pattern that every run has agrees among the first
-submission's own members too.
+allows. Only differences between successive intervals of a kind are compared, relative to a member's
+total, so neither its speed nor a slow drift counts, and a copy that is faster as a whole is a copy.
+A pattern that every run has agrees among a submission's own members too.
 """
 
 from __future__ import annotations
@@ -46,14 +46,16 @@ def near_copies(claims: Sequence[Claim]) -> Iterator[tuple[int, int, set[tuple[i
         for sequence in dict.fromkeys(work.sequence for work in claim.work if work.intervals):
             groups.setdefault(sequence, []).append(position)
     for sequence, positions in groups.items():
-        members = [(place, _members(claims[place], sequence)) for place in positions]
-        for number, (first, originals) in enumerate(members):
-            if len(originals) < MIN_MEMBERS or (model := _Trainings.of(originals)) is None:
-                continue
-            for second, others in members[number + 1 :]:
-                copies = model.copies(others) if len(others) >= MIN_COPIES else []
-                if len(copies) >= MIN_COPIES:
-                    yield first, second, {(work.trial, work.member) for work in copies}
+        members = [_members(claims[position], sequence) for position in positions]
+        trainings = [_Trainings.of(own) if len(own) >= MIN_MEMBERS else None for own in members]
+        for (first, one), (second, other) in itertools.combinations(enumerate(members), 2):
+            # By the differences within either: those of a forger's own members say what he likes.
+            pairs = {} if (model := trainings[first]) is None else model.copies(other)
+            if len(pairs) < MIN_COPIES and (model := trainings[second]) is not None:
+                pairs = {copy: original for original, copy in model.copies(one).items()}
+            if len(pairs) >= MIN_COPIES:
+                copies = {(other[copy].trial, other[copy].member) for copy in pairs.values()}
+                yield positions[first], positions[second], copies
 
 
 def _members(claim: Claim, sequence: str) -> list[MemberWork]:
@@ -75,19 +77,18 @@ class _Trainings:
     @classmethod
     def of(cls, members: Sequence[MemberWork]) -> Self | None:
         """Return the trainings of members; None: their logs are too short."""
-        intervals = _intervals(members)
-        timed = np.median(intervals, axis=0) >= MIN_INTERVAL_MICROSECONDS
-        steps = np.diff(intervals[:, timed], axis=1)
+        timed = np.median(_intervals(members), axis=0) >= MIN_INTERVAL_MICROSECONDS
+        steps = _steps(members, timed)
         if steps.shape[1] < MIN_DIFFERENCES:
             return None
         nulls = [_differences(steps, pairs) for pairs in _pairs_within(members) if pairs]
         close = min(float(null[int(CLOSE * len(null))]) for null in nulls)
         return cls(timed, steps, nulls, close)
 
-    def copies(self, others: Sequence[MemberWork]) -> list[MemberWork]:
-        """Return members of another submission that are copies of different ones of this."""
+    def copies(self, others: Sequence[MemberWork]) -> dict[int, int]:
+        """Return places of members of this submission → those of their copies in another."""
         count = self.steps.shape[1]
-        other_steps = np.diff(_intervals(others)[:, self.timed], axis=1)
+        other_steps = _steps(others, self.timed)
         copies: dict[int, int] = {}
         portion = max(1, PORTION // self.steps.size)
         for start in range(0, len(others), portion):
@@ -97,11 +98,18 @@ class _Trainings:
                 evidence = min(_evidence(apart[place, original], null) for null in self.nulls)
                 if evidence >= LEAST_EVIDENCE + EVIDENCE_PER_DIFFERENCE * count:
                     copies.setdefault(original, start + place)
-        return [others[place] for place in sorted(set(copies.values()))]
+        return copies
 
 
 def _intervals(members: Sequence[MemberWork]) -> Floats:
     return np.array([work.intervals for work in members], dtype=np.float64)
+
+
+def _steps(members: Sequence[MemberWork], timed: NDArray[np.bool_]) -> Floats:
+    """Return the differences between successive intervals, relative to each member's total."""
+    intervals = _intervals(members)[:, timed]
+    total: Floats = np.maximum(np.abs(intervals.sum(axis=1, keepdims=True)), 1.0)
+    return np.diff(intervals / total, axis=1)
 
 
 def _pairs_within(members: Sequence[MemberWork]) -> Iterator[list[tuple[int, int]]]:

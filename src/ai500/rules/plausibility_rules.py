@@ -407,8 +407,10 @@ def accelerators_as_described(evidence: Evidence) -> Iterator[Observation]:
             for member, node in trial.nodes
             for device in node.accelerators
         }
-        if plan.device != "cpu" and not devices:
-            message = f"trial {trial.trial}: no library of its nodes lists accelerators"
+        silent = {node.hostname for _, node in trial.nodes} - {host for host, _ in devices}
+        if plan.device != "cpu" and silent:
+            names = ", ".join(sorted(silent))
+            message = f"trial {trial.trial}: no library of {names} lists accelerators"
             yield Observation(message, RUN_AGAIN, unchecked=True)
         elif plan.device != "cpu":
             claimed = len(

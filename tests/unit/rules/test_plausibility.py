@@ -189,6 +189,18 @@ def test_accelerators_that_no_library_lists_could_not_be_checked(clean: Evidence
         )
 
 
+def test_a_node_among_others_that_lists_no_accelerators_could_not_be_checked(
+    clean: Evidence,
+) -> None:
+    claimed = on_accelerators("NVIDIA H200", 4, 4)(clean)
+    member, node = claimed.trials[0].nodes[0]
+    silent = (member, dataclasses.replace(node, hostname="silent", accelerators=()))
+    claimed = trials(nodes=[*claimed.trials[0].nodes, silent])(claimed)
+    findings = judge(claimed, rules=(rules.accelerators_as_described,)).violations
+    assert {finding.severity for finding in findings} == {"unchecked"}
+    assert all("silent" in finding.message for finding in findings)
+
+
 def test_a_node_that_the_job_had_to_leave_has_no_state_after_training(clean: Evidence) -> None:
     """A requeued member resumes on another node, which describes itself [docs/slurm.md]."""
     first = clean.trials[0]

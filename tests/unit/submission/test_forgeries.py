@@ -14,13 +14,26 @@ from unittest.mock import patch
 
 import pytest
 
+from ai500.core.events import Event
+from ai500.ranking.read import judge_file
+from ai500.ranking.registry import Decisions, Key, Organization, Registry
+from ai500.ranking.review import review
 from ai500.records.run_folder import RunFolder
 from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.submission import signing
 from ai500.submission.manifest import open_submission
 from ai500.submission.verify import Verification, recompute
 from tests.support import synthetic_run
-from tests.support.forgeries import FORGERIES, Forgery, copied, more_operations
+from tests.support.forgeries import (
+    CLOCKS,
+    FORGERIES,
+    Forgery,
+    copied,
+    everywhere,
+    in_file,
+    in_logs,
+    more_operations,
+)
 from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import official_shape
 
@@ -31,6 +44,8 @@ RERUN = "a rerun"
 FULL = "`full` invented: 90 epochs in 180 s on a CPU"
 FREE = "operations × 10⁹ at free level"
 SMOKE = "`smoke` invented from nothing"
+A_LIST = "a list with a registry"
+OWNER, THIEF = OPTIONS.organization, "Thief University"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +94,8 @@ def assert_as_the_page_says(name: str, result: Verification) -> None:
 
 
 def test_the_table_has_every_forgery() -> None:
-    assert set(table()) == {*FORGERIES, FULL, FREE, SMOKE}
+    assert set(table()) == {*FORGERIES, FULL, FREE, SMOKE, *THEFTS}
+    assert {name for name, found_by in table().items() if found_by == A_LIST} == set(THEFTS)
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -109,3 +125,62 @@ def test_full_invented_on_a_cpu(key: Path, tmp_path: Path) -> None:
     config = 'workload = "image_classification"\nproblem_class = "full"\n'
     run = submittable_run(tmp_path / "run", **vars(shape) | {"cores": 2, "config": config})
     assert_as_the_page_says(FULL, verified(run, key))
+
+
+def one_digit(run: RunFolder) -> None:
+    """Change the first batch of one member by a millisecond."""
+
+    def change(event: Event) -> Event:
+        if (event["event"], event.get("trial"), event.get("member")) != ("first_batch", 1, 0):
+            return event
+        return event | {clock: event[clock] - 1e-3 for clock in CLOCKS}
+
+    in_logs(run, change)
+
+
+THEFTS: dict[str, tuple[Forgery, str, bool]] = {
+    "another's run relabelled": (everywhere("Synthetic CPU", "Thief's CPU"), THIEF, True),
+    "another's run with one digit changed": (one_digit, THIEF, True),
+    "another's organization": (one_digit, OWNER, True),
+    "unsigned": (one_digit, OWNER, False),
+}
+"""What a thief changes, the organization that he names, and whether he signs with his key."""
+
+
+@pytest.mark.parametrize("name", THEFTS)
+def test_a_theft_is_valid_alone_and_not_ranked(
+    name: str, real: RunFolder, key: Path, tmp_path: Path
+) -> None:
+    forgery, organization, signed = THEFTS[name]
+    stolen = copied(real, tmp_path / "run")
+    forgery(stolen)
+    fingerprint = signing.make_key(tmp_path / "thief.pem")
+    options = replace(OPTIONS, organization=organization)
+    thief_key = tmp_path / "thief.pem" if signed else None
+    files = (
+        packed(real, tmp_path / "own.ai500", key=key),
+        packed(stolen, tmp_path / "stolen.ai500", options=options, key=thief_key),
+    )
+    own, theft = (judge_file(file, name=file.name, trusted_keys=None).ranked for file in files)
+    assert own is not None
+    assert theft is not None
+    registry = Registry(
+        organizations=(
+            Organization(OWNER, (Key(str(own.claim.fingerprint)),)),
+            Organization(THIEF, (Key(fingerprint),)),
+        )
+    )
+    refused = review([theft, own], registry=registry, decisions=Decisions()).refused
+    # Two signers of the same work: neither is ranked until the committee decides.
+    held = {own.entry.id} if organization == THIEF else set()
+    assert set(refused) == {theft.entry.id} | held
+
+
+def test_a_cpu_of_another_host_is_not_shown(real: RunFolder, key: Path, tmp_path: Path) -> None:
+    run = copied(real, tmp_path / "run")
+    in_file("system.json", "hostname", value="login")(run)
+    in_file("system.json", "cpu", value="Fast CPU")(run)
+    file = packed(run, tmp_path / "forged.ai500", key=key)
+    ranked = judge_file(file, name=file.name, trusted_keys=None).ranked
+    assert ranked is not None
+    assert ranked.entry.accelerator == "CPU: Synthetic CPU"

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ai500.report.charts import svg
 from ai500.report.charts.svg import Frame, Point
 
@@ -85,10 +87,16 @@ def _places(frame: Frame, width: float, dot: Point) -> Iterator[Box]:
     beside = [(x + 9, y - 9), (x - 9 - width, y - 9), (x + 9, y + 3), (x - 9 - width, y - 21),
               (x - width / 2, y - 27), (x - width / 2, y + 9)]  # fmt: skip
     yield from _by_distance(frame, width, beside, dot)
-    columns = range(int(frame.left) + 4, int(frame.right - width), 12)
-    rows = range(int(frame.top), int(frame.bottom - LINE_HEIGHT), 8)
-    corners = [(float(left), float(top)) for left in columns for top in rows]
-    yield from _by_distance(frame, width, corners, dot)
+    # A thousand places for every name: with arrays, because a list has many charts.
+    lefts = np.arange(int(frame.left) + 4, int(frame.right - width), 12)
+    tops = np.arange(int(frame.top), int(frame.bottom - LINE_HEIGHT), 8)
+    across = np.maximum(np.maximum(lefts - x, x - (lefts + width)), 0.0)
+    down = np.maximum(np.maximum(tops - y, y - (tops + LINE_HEIGHT)), 0.0)
+    distances = np.hypot(across[:, None], down)
+    for place in np.argsort(distances, axis=None, kind="stable").tolist():
+        column, row = divmod(place, len(tops))
+        left, top = float(lefts[column]), float(tops[row])
+        yield Box(left, top, left + width, top + LINE_HEIGHT)
 
 
 def _by_distance(frame: Frame, width: float, corners: Sequence[Point], dot: Point) -> list[Box]:
