@@ -22,7 +22,8 @@ def test_the_limit_is_named(processes: int, tiny_store: Path, tmp_path: Path) ->
     used = 0 if superuser else len(subprocess.check_output(["ps", "-eLo", "uid"]).split())
     words = [
         "run", "--out", tmp_path / "run", "--data", tiny_store, "--set", "ensemble.size=1",
-        "--set", "parallel.degree=1", "--set", "train.epochs=1", "--set", "data.stage=false",
+        "--set", "parallel.degree=1", "--set", "system.scale=1", "--set", "train.epochs=1",
+        "--set", "data.stage=false",
     ]  # fmt: skip
     done = subprocess.run(
         [*(AS_NOBODY if superuser else []), "prlimit", f"--nproc={used + processes}",
