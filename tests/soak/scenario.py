@@ -28,7 +28,7 @@ from tests.support.commands import Command
 
 HANG_SECONDS = 300.0  # of a command's own time, which other work does not lengthen
 STAY_SECONDS = 40.0  # torchrun waits 30 s for a rank before it kills it
-TRAINING_SHARE = 0.6  # of the scenarios; those on finished runs take a fifth of their time
+TRAINING_SHARE = 0.5  # of the scenarios; those on finished runs take a fifth of their time
 SECONDS_TO_SCORE = 0.2  # of a run's time, to aggregate and score it again
 IDENTICAL, REFUSED, WRONG = "identical", "refused", "WRONG"
 OUTCOMES = (IDENTICAL, REFUSED, WRONG)
@@ -213,10 +213,11 @@ class Scenario:
         return code
 
     def _kinds(self, count: int) -> list[str]:
-        """Draw faults that a command may survive, and a signal at their end, which saves time."""
+        """Draw faults that a command may survive, then one or two signals, which save time."""
         survivable = [CONCURRENT_COMMAND] + [FULL_DISK] * (self.site.disk is not None)
-        drawn = [self._tally.draw(self._chance, survivable) for _ in range(count)]
-        return [*drawn, self._tally.draw(self._chance, [each.name for each in SIGNALS])]
+        signals = [each.name for each in SIGNALS]
+        names = [survivable] * count + [signals] * self._chance.randint(1, 2)
+        return [self._tally.draw(self._chance, each) for each in names]
 
     def _disturb(self, command: Command, *, kinds: Sequence[str], seconds: float) -> bool:
         """Inject faults while a command runs; return True if its own process got a signal."""

@@ -15,14 +15,15 @@ from tests.unit.cli.test_process_limit import AS_NOBODY
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("processes", [2, 3, 4, 5])
 def test_the_limit_is_named(processes: int, tiny_store: Path, tmp_path: Path) -> None:
-    """The controller, its node agent and its worker with their threads need more than eight."""
+    """The controller, its node agent and its worker with their threads need six."""
     superuser = os.geteuid() == 0
     used = 0 if superuser else len(subprocess.check_output(["ps", "-eLo", "uid"]).split())
     words = [
         "run", "--out", tmp_path / "run", "--data", tiny_store, "--set", "ensemble.size=1",
-        "--set", "parallel.degree=1", "--set", "train.epochs=1", "--set", "data.stage=false",
+        "--set", "parallel.degree=1", "--set", "system.scale=1", "--set", "train.epochs=1",
+        "--set", "data.stage=false",
     ]  # fmt: skip
     done = subprocess.run(
         [*(AS_NOBODY if superuser else []), "prlimit", f"--nproc={used + processes}",
@@ -32,7 +33,7 @@ def test_the_limit_is_named(processes: int, tiny_store: Path, tmp_path: Path) ->
         cwd=tmp_path, capture_output=True, text=True, timeout=1500,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
-    if done.returncode == 0:
-        assert processes >= 8  # enough after all
-    else:
-        assert "ulimit -u" in done.stderr, done.stderr
+    if not superuser and done.returncode == 0:
+        return  # other processes of this user ended meanwhile
+    assert done.returncode != 0
+    assert "ulimit -u" in done.stderr, done.stderr

@@ -24,7 +24,7 @@ def result(run: Path) -> tuple[str, str, float]:
 
 def begin(run: Path, cache: Path) -> Command:
     values = {
-        "ensemble.size": 1, "parallel.degree": 1, "train.epochs": 1,
+        "ensemble.size": 1, "parallel.degree": 1, "system.scale": 1, "train.epochs": 1,
         "scheduler.poll_seconds": 0.05, "system.cores_per_slot": 1,
     }  # fmt: skip
     pairs = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]

@@ -9,6 +9,7 @@ wait, one claims the lock for its worker, which takes a moment to start; the oth
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -128,24 +129,27 @@ def _holder(file: BinaryIO, path: Path) -> bytes | None:
 def _take_over(path: Path, *, silent: _State) -> bool:
     """Replace a silent lock by one that this attempt has claimed; False: another copy did.
 
-    The copies replace it one at a time, and only the very lock that was silent.
+    The copies replace it one at a time, and only the very lock that was silent. On a full disk none
+    can: the wait ends, and the worker reports it.
     """
     turn = path.with_name(f"{path.name}.turn")
     claimed = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}")
-    with contextlib.suppress(OSError), turn.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _state_of(path) != silent:
-            return False
-        claimed.write_bytes(CLAIM + attempt_name())
-        # The old worker's file keeps a name: without one a network file system would only say that
-        # it is stale, and the worker would not learn that it was replaced.
-        replaced = path.with_name(f"{path.name}.replaced")
-        with contextlib.suppress(OSError):  # some file systems have no hard links
-            replaced.unlink(missing_ok=True)
-            replaced.hardlink_to(path)
-        claimed.replace(path)
-        return True
-    return False
+    try:
+        with turn.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _state_of(path) != silent:
+                return False
+            claimed.write_bytes(CLAIM + attempt_name())
+            # The old worker's file keeps a name: without one a network file system would only say
+            # that it is stale, and the worker would not learn that it was replaced.
+            replaced = path.with_name(f"{path.name}.replaced")
+            with contextlib.suppress(OSError):  # some file systems have no hard links
+                replaced.unlink(missing_ok=True)
+                replaced.hardlink_to(path)
+            claimed.replace(path)
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return True
 
 
 def _state_of(path: Path) -> _State:

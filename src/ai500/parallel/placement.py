@@ -35,8 +35,9 @@ def scratch_folder(run: Path, *, stated: str | None) -> Path:
             remedy="Set it on the nodes (slurm.setup), or name a folder.",
         )
     base = Path(expanded) if stated else Path(tempfile.gettempdir()) / f"ai500-{os.getuid()}"
-    full_path = str(run.resolve()).encode()
-    return base / f"{run.resolve().name}-{hashlib.sha256(full_path).hexdigest()[:8]}"
+    path = run.resolve()
+    # The run's name may be as long as a name can be; a character takes up to four bytes.
+    return base / f"{path.name[:50]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 def in_shared_store(store: Store, *, node: str) -> Placement:

@@ -7,6 +7,7 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,12 +181,25 @@ def test_any_counts_come_back(tmp_path_factory: pytest.TempPathFactory, values: 
     assert load_bootstrap(file)[1].tolist() == values
 
 
-def test_counts_of_another_kind_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("counts", [np.ones(3, dtype=np.int64), np.ones((3, 2), dtype=np.uint8)])
+def test_counts_of_another_kind_are_refused(tmp_path: Path, counts: Any) -> None:
     with pytest.raises(DataError) as raised:
-        save_bootstrap(
-            tmp_path / "b", np.ones(3, dtype=np.int64), algorithm="b", seed=0, member=0
-        )  # fmt: skip
-    assert (raised.value.key, raised.value.value) == ("counts", "int64")
+        save_bootstrap(tmp_path / "b", counts, algorithm="b", seed=0, member=0)
+    assert (raised.value.key, raised.value.value) == ("counts", str(counts.dtype))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "largest"), [("seed", 2**64 - 1), ("member", 2**32 - 1), ("epoch", 2**32 - 1)]
+)
+def test_numbers_of_a_stream_have_bounds(key: str, largest: int) -> None:
+    numbers = {"seed": 1, "member": 0, "epoch": 0}
+    for value in (0, largest):
+        assert bootstrap.random_words(1, **numbers | {key: value})
+    for value in (-1, largest + 1):
+        with pytest.raises(DataError) as raised:
+            bootstrap.random_words(1, **numbers | {key: value})
+        assert (raised.value.key, raised.value.value) == (key, value)
 
 
 def test_every_damaged_byte_is_caught_and_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -159,6 +160,25 @@ def test_copies_that_see_silence_at_once_replace_the_lock_once(tmp_path: Path) -
         assert sorted(race(lock, count=4)) == [False, False, False, True]
         assert lock.with_name(f"{number}.lock.replaced").read_bytes() == b"6 1\n"
         assert lock.read_bytes().startswith(heartbeat.CLAIM)
+
+
+def test_a_copy_on_a_full_disk_does_not_wait_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / ".lock"
+    lock.write_bytes(heartbeat.CLAIM + b"6 1\n")  # of a copy that was killed
+
+    def write(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "full", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    ended = threading.Event()
+    copy = waiting(lock, ended=ended, silence=0.1)
+    copy.join(10)
+    waits = copy.is_alive()
+    ended.set()
+    copy.join()
+    assert not waits
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -137,6 +137,13 @@ def test_what_a_node_counted_is_a_sign_from_a_limit_on(
     assert "dev " in sign.text
 
 
+@pytest.mark.parametrize("quantity", ["throttled_seconds", "link_errors"])
+def test_a_share_of_no_time_is_no_sign(quantity: str) -> None:
+    for duration, count in ((0.0, 0), (0.5, 1)):
+        counted = growth(quantity, 100, seconds=duration)
+        assert len(node_signs([], [counted], trial=1, nodes_of_members={})) == count
+
+
 def test_few_link_errors_in_a_short_trial_are_no_sign() -> None:
     few = growth("link_errors", 9, seconds=60.0)
     many = growth("link_errors", 10, seconds=60.0)

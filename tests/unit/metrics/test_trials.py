@@ -31,6 +31,17 @@ def test_the_run_is_the_mean_of_its_trials_with_them_in_it(plan: Plan) -> None:
     assert run.time_to_target_seconds is None  # one of them never got there
 
 
+def test_without_predictions_the_members_mean_stands_for_the_ensemble(plan: Plan) -> None:
+    *events, result = trial_events(plan)
+    penalties = []
+    for ensemble, mean in ((0.75, 0.5), (None, 0.5), (None, 0.75), (0.5, 0.75)):
+        changed = result["result"] | {"ensemble_quality": ensemble, "members_mean_quality": mean}
+        scored = score_trial(plan, [*events, result | {"result": changed}], trial=1)
+        assert scored.ensemble_quality == ensemble
+        penalties.append(scored.penalty_coefficient)
+    assert penalties[0] == penalties[2] > penalties[1] == penalties[3]
+
+
 def trials_of(plan: Plan, vflops: list[float], **changes: Any) -> list[TrialScore]:
     """Complete trials that differ in VFLOPS, and in their time by ten times the trial's number."""
     scored = score_trial(plan, trial_events(plan), trial=1)

@@ -44,6 +44,19 @@ def test_the_last_job_out_removes_the_copy_whichever_job_made_it(tmp_path: Path)
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "\N{SNOWMAN}" * 85])
+def test_a_run_whose_name_is_as_long_as_a_name_can_be(tmp_path: Path, name: str) -> None:
+    runs = [tmp_path / name, tmp_path / "other" / name]
+    for run in runs:
+        run.mkdir(parents=True)
+    with (
+        shared_folder(runs[0], stated=str(tmp_path / "scratch")) as first,
+        shared_folder(runs[1], stated=str(tmp_path / "scratch")) as second,
+    ):
+        assert first.is_dir()
+        assert first != second
+
+
 def test_what_a_killed_job_left_is_removed_by_the_next_start_of_any_run(tmp_path: Path) -> None:
     killed, folder = user(tmp_path / "run", tmp_path / "scratch")
     used, in_use = user(tmp_path / "used", tmp_path / "scratch")

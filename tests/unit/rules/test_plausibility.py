@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ai500.inventory.description import Processors
+from ai500.inventory.description import NodeDescription, Processors
 from ai500.inventory.peaks import (
     HIGHEST_HERTZ,
     data_sheet,
@@ -26,6 +26,7 @@ from tests.support.rule_violations import (
     Change,
     after_training,
     clock_event,
+    described,
     faster,
     late_first_batch,
     on_accelerators,
@@ -50,8 +51,8 @@ def broken(evidence: Evidence) -> set[str]:
     return {finding.rule for finding in judge(evidence, rules=PLAUSIBILITY_RULES).violations}
 
 
-H200 = rules.FAST_ALGORITHMS * 67e12
-EPOCH = 63 * rules.LEAST_STEP_SECONDS
+H200 = 4 * 67e12
+EPOCH = 63 * 20e-6
 
 
 def with_ceilings(share: float) -> Change:
@@ -59,7 +60,7 @@ def with_ceilings(share: float) -> Change:
 
     def change(evidence: Evidence) -> Evidence:
         rate = max(trial.flops or 0.0 for trial in evidence.score.trials)
-        core = share * rate / rules.CEILING_MARGIN / 2
+        core = share * rate / 1.5 / 2
         return dataclasses.replace(evidence, ceilings=Ceilings("CPU", "core", {"fp32": core}))
 
     return change
@@ -91,6 +92,22 @@ def processors(**changes: Any) -> Change:
     return change
 
 
+def power_limits(watts: float) -> Change:
+    """Describe a power limit of each accelerator."""
+
+    def change(node: NodeDescription) -> NodeDescription:
+        devices = [dataclasses.replace(d, power_limit_watts=watts) for d in node.accelerators]
+        return dataclasses.replace(node, accelerators=tuple(devices))
+
+    return described(change)
+
+
+def limited(watts: float, coverage: str = "accelerators") -> Change:
+    """Measure watts of four accelerators that may draw 700 W each."""
+    accelerators = both(on_accelerators("NVIDIA H200", 4, 4), power_limits(700.0))
+    return both(accelerators, score(watts=watts, power_coverage=coverage))
+
+
 def both(first: Change, second: Change) -> Change:
     return lambda evidence: second(first(evidence))
 
@@ -110,14 +127,15 @@ BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
     ("under submitted ceilings", with_ceilings, 1.001, 0.999),
     ("least step time", lambda x: faster(x * EPOCH / 2.1), 1.2, 0.8),
     ("whole first epoch", late_first_batch, 0.06, 0.04),
-    ("window as described", after_training, 55.0, 65.0),
-    ("window as described", after_training, -0.5, -5.0),
+    ("window as described", after_training, 61.1, 61.3),
+    ("window as described", after_training, -0.9, -1.1),
     ("window as metered", metered_from, 0.5, 1.5),
     ("steady clocks", lambda x: clock_event(offset_seconds=x), 0.9, 1.1),
     ("plausible power", lambda x: score(watts=x, power_coverage="processors"), 1.01, 0.99),
     ("plausible power",
      lambda x: both(on_accelerators("NVIDIA H200", 4, 4),
                     score(watts=x, power_coverage="accelerators")), 141.0, 139.0),
+    ("plausible power", limited, 4199.0, 4201.0),
     ("accelerators as described", lambda x: on_accelerators("NVIDIA H200", 4, int(x)), 4, 3),
 ]  # fmt: skip
 
@@ -155,6 +173,10 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
         assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
 
 
+def test_other_parts_of_a_node_have_no_power_limit(clean: Evidence) -> None:
+    assert "plausible power" not in broken(limited(4201.0, "accelerators + processors")(clean))
+
+
 def test_the_rate_of_an_unknown_cpu_could_not_be_checked(clean: Evidence) -> None:
     for changes in ({"instructions": ("unheard_of",)}, {"cores": None, "threads": None}):
         unknown = processors(**changes)(copy.deepcopy(clean))
@@ -181,8 +203,8 @@ def test_largest_rates_of_processors() -> None:
 
 def test_accelerators_that_no_library_lists_could_not_be_checked(clean: Evidence) -> None:
     """One of four described is a contradiction, none is a driver that says nothing."""
-    for described, unchecked in ((0, True), (1, False)):
-        claimed = on_accelerators("NVIDIA H200", 4, described)(copy.deepcopy(clean))
+    for listed, unchecked in ((0, True), (1, False)):
+        claimed = on_accelerators("NVIDIA H200", 4, listed)(copy.deepcopy(clean))
         findings = judge(claimed, rules=(rules.accelerators_as_described,)).violations
         assert findings and all(
             (finding.severity == "unchecked") is unchecked for finding in findings
@@ -257,7 +279,7 @@ def test_members_on_another_host_may_be_minutes_apart(clean: Evidence) -> None:
     """Without a common clock only an offset that no cluster has is a violation."""
     other = {"host": "other", "boot": "1"}
     start = next(e["wall"] for e in clean.events if e["event"] == "trial_start")
-    for seconds, expected in ((-500.0, False), (-700.0, True)):
+    for seconds, expected in ((-600.9, False), (-601.1, True)):
         moved = [
             e | other | {"wall": start + seconds}
             if e["event"] == "first_batch" and e["trial"] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
 import pytest
@@ -457,6 +457,70 @@ def test_counts_a_little_above_the_class_are_refused(clean: Evidence, share: flo
         events("operations", forward_per_sample=forward)(clean)
     )
     assert {f.rule for f in judge(forged).violations} == {"operations of the graph"}
+
+
+def fewer_operations(share: float) -> Change:
+    """Count so much less per sample than the class's graph, as for a larger batch."""
+
+    def change(evidence: Evidence) -> Evidence:
+        counted = evidence.members[0].operations
+        assert counted is not None
+        forward = counted.forward_per_sample - round(share * counted.forward_per_sample)
+        changed = replace(counted, forward_per_sample=forward)
+        changed_events = events("operations", forward_per_sample=forward)
+        return records(operations=changed)(changed_events(evidence))
+
+    return change
+
+
+def later_end(seconds: float) -> Change:
+    """Let the wall clock of the first member's end run ahead; it trained for 24 s."""
+
+    def change(evidence: Evidence) -> Evidence:
+        end = next(event for event in evidence.events if event["event"] == "end")
+        changed = [
+            event | {"wall": event["wall"] + seconds} if event is end else event
+            for event in evidence.events
+        ]
+        return replace(evidence, events=changed)
+
+    return change
+
+
+def another_mean(share: float) -> Change:
+    """Score a members' mean that is off by a share."""
+
+    def change(evidence: Evidence) -> Evidence:
+        trials = [
+            replace(trial, members_mean_quality=trial.members_mean_quality * (1 + share))
+            for trial in evidence.score.trials
+        ]
+        return replace(evidence, score=replace(evidence.score, trials=tuple(trials)))
+
+    return change
+
+
+BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
+    # rule, change by a number, number just inside, number just outside
+    ("start skew", lambda x: score(start_skew_seconds=x, seconds=100.0), 1.99, 2.01),
+    ("idle time", lambda x: score(idle_seconds=x, seconds=100.0), 9.99, 10.01),
+    ("clocks agree", later_end, 5.2, 5.3),
+    ("clocks agree", later_end, -5.2, -5.3),
+    ("operations of the graph", fewer_operations, 0.99e-4, 1.01e-4),
+    ("consistent qualities", another_mean, 0.9e-9, 1.1e-9),
+    ("consistent qualities", another_mean, -0.9e-9, -1.1e-9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "change", "inside", "outside"), BOUNDS)
+def test_both_sides_of_a_bound(
+    rule: str, change: Callable[[float], Change], inside: float, outside: float, clean: Evidence
+) -> None:
+    def is_found(number: float) -> bool:
+        changed = change(number)(copy.deepcopy(clean))
+        return bool(judge_by(changed, rules=(RULES[rule],)).findings)
+
+    assert (is_found(inside), is_found(outside)) == (False, True)
 
 
 def test_a_target_a_little_below_the_class_is_refused(clean: Evidence) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai500.core import events, reading
+from ai500.core.reading import UnsafeTextError
 from ai500.submission import untrusted
+from ai500.submission.untrusted import Budget
 
 EVIL = {
     "NaN": '{"a": NaN}',
@@ -103,6 +106,95 @@ def test_each_type_of_file_has_a_limit(
     assert untrusted.refusal(path) is None
     monkeypatch.setattr(untrusted, limit, 7)
     assert "8 bytes, more than 7" in str(untrusted.refusal(path))
+
+
+MEGABYTE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "largest"),
+    [
+        ("trials/01/members/000/record.json", "{}", MEGABYTE),
+        ("trials/01/members/000/log.txt", "a", MEGABYTE),
+    ],
+)
+def test_the_largest_file_of_each_type(name: str, begin: str, largest: int, tmp_path: Path) -> None:
+    """Other versions of ai500 have to accept what this one wrote."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(begin + " " * (largest - len(begin)))
+    assert untrusted.refusal(path) is None
+    with path.open("a") as file:
+        file.write(" ")
+    assert f"more than {largest}" in str(untrusted.refusal(path))
+
+
+def test_the_largest_log(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.touch()
+    os.truncate(path, 512 * MEGABYTE + 1)
+    assert f"more than {512 * MEGABYTE}" in str(untrusted.refusal(path))
+
+
+def test_the_longest_string_that_is_shown(tmp_path: Path) -> None:
+    for length, shown_is_refused in ((1024, False), (1025, True)):
+        for name, is_shown in (("system.json", True), ("record.json", False)):
+            (tmp_path / name).write_text(json.dumps({"name": "a" * length}))
+            is_refused = untrusted.refusal(tmp_path / name) is not None
+            assert is_refused == (is_shown and shown_is_refused)
+
+
+@pytest.mark.parametrize(
+    ("size", "values", "log_bytes"),
+    [
+        (0, 2_000_000, 9_000_000),
+        (16_000_008, 2_000_001, 16_000_008),
+        (9_000_001, 2_000_000, 9_000_001),
+    ],
+)
+def test_the_budget_of_a_submission(size: int, values: int, log_bytes: int) -> None:
+    budget = Budget.of(size)
+    assert (budget.values, budget.log_bytes, budget.is_spent) == (values, log_bytes, False)
+
+
+def test_a_budget_is_spent_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("[1, 2]")
+    need = Budget().spend("[1, 2]")
+    for values, accepted in ((need, True), (need - 1, False)):
+        budget = Budget(values=values)
+        assert (untrusted.refusal(path, budget) is None) == accepted
+        assert budget.is_spent != accepted
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("events.jsonl", 285), ("trials/01/meters/n1-000.jsonl", 80)]
+)
+def test_each_line_of_a_log_counts_at_least(name: str, least: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"event": "a"}\n{"event": "b"}\n')
+    for log_bytes, accepted in ((2 * least, True), (2 * least - 1, False)):
+        budget = Budget(log_bytes=log_bytes)
+        assert (untrusted.refusal(path, budget) is None) == accepted
+        assert budget.is_spent != accepted
+
+
+def test_a_node_has_so_many_values_of_meters_in_each_trial() -> None:
+    budget = Budget()
+    for trial in ("01", "02"):
+        budget.spend_meters((trial, "boot"), 2_499_999)
+        budget.spend_meters((trial, "boot"), 1)
+    with pytest.raises(UnsafeTextError):
+        budget.spend_meters(("01", "boot"), 1)
+
+
+def test_so_many_lines_without_an_event(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text("torn\n" * 1000)
+    assert untrusted.refusal(path) is None
+    path.write_text("torn\n" * 1001)
+    assert "1000 lines" in str(untrusted.refusal(path))
 
 
 def test_many_small_values_are_refused_before_parsing(tmp_path: Path) -> None:

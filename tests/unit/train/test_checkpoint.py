@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -140,6 +142,74 @@ def test_a_caller_decides_after_which_epoch_to_continue(engine: Engine, tmp_path
         )  # fmt: skip
         assert (restored is not None) == answer
     assert asked == [3, 3]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("states", "own"), [(["common"], ["common", "common"]), (["a", "b"], ["a", "b"])]
+)
+def test_each_rank_continues_from_its_own_state(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    rank: int, states: list[str], own: list[str],
+) -> None:  # fmt: skip
+    """Rank 0 chooses the file; a state that all ranks have in common is written once."""
+    path, loaded = tmp_path / "checkpoint.pt", list[object]()
+    optimizer = saved(engine, path, epoch=1)
+    state = read(path, owner=OWNER)
+    state["ranks"] = [state["ranks"][0] | {"engine": name} for name in states]
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    checkpoint_file.write(path, buffer.getvalue(), owner=OWNER, epoch=1)
+
+    def broadcast(objects: list[object], src: int) -> None:
+        assert src == 0
+        assert objects == ([path] if rank == 0 else [None])
+        objects[:] = [path]
+
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", broadcast)
+    monkeypatch.setattr(engine, "mesh", dataclasses.replace(engine.mesh, rank=rank, size=2))
+    monkeypatch.setattr(engine, "load_state_dict", loaded.append)
+    assert restore(path, trained(engine, optimizer), owner=OWNER, on_damaged=lambda _: None)
+    assert loaded == [own[rank]]
+
+
+def test_only_rank_0_writes(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "mesh", dataclasses.replace(engine.mesh, rank=1))
+    saved(engine, tmp_path / "checkpoint.pt", epoch=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_states_of_ranks_are_gathered_where_they_differ(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(own: object, gathered: list[object], dst: int) -> None:
+        gathered[:] = [own, own]
+
+    monkeypatch.setattr(torch.distributed, "gather_object", gather)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    monkeypatch.setattr(engine, "mesh", dataclasses.replace(engine.mesh, size=2))
+    path = tmp_path / "checkpoint.pt"
+    for state, count in (({}, 1), ({"lost": {}}, 1), ({"lost": {"buffer": 1}}, 2)):
+        monkeypatch.setattr(engine, "state_dict", lambda state=state: state)
+        saved(engine, path, epoch=1)
+        assert len(read(path, owner=OWNER)["ranks"]) == count
+
+
+def test_files_of_members_in_one_process_are_written_one_after_another() -> None:
+    writes, most = 0, 0
+
+    def write() -> None:
+        nonlocal writes, most
+        writes += 1
+        most = max(most, writes)
+        time.sleep(0.05)
+        writes -= 1
+
+    for write_is_done in [WRITER_THREAD.submit(write) for _ in range(3)]:
+        write_is_done.result()
+    assert most == 1
 
 
 @pytest.mark.parametrize("payload", [[1, 2], torch.zeros(3), None])
