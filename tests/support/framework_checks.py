@@ -210,6 +210,7 @@ def check_resume(
     command.interrupt()
     command.wait()
     wait_for(log, "interrupted", timeout=1)
+    _check_foreign_checkpoint(halves, start)
     command = start("resume", halves)
     assert command.wait(timeout=LIMIT) == 0, command.err
     wait_for(log, "resumed", timeout=1)
@@ -223,6 +224,17 @@ def check_resume(
     assert ours.operations == Operations(
         **{k: v for k, v in counted.items() if k in Operations.__dataclass_fields__}
     )
+
+
+def _check_foreign_checkpoint(run: Path, start: Start) -> None:
+    """Put PyTorch's checkpoint beside a stopped member's own: no job is started."""
+    member = RunFolder(run).trial(1).member(0)
+    before = member.events.read_bytes()
+    member.checkpoint.write_bytes(b"PyTorch's")
+    command = start("resume", run)
+    assert command.wait(timeout=LIMIT) == 2 and str(member.checkpoint) in command.err
+    assert member.events.read_bytes() == before
+    member.checkpoint.unlink()
 
 
 def check_two_ranks(
