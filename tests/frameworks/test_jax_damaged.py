@@ -9,9 +9,10 @@ import pytest
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
 from tests.support.commands import Start, wait_for
+from tests.support.framework_checks import LIMIT
 from tests.support.interpreters import interpreter
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def settings(store: Path) -> list[str | Path]:
@@ -39,12 +40,12 @@ def test_a_damaged_checkpoint_ends_with_the_same_weights(
 ) -> None:
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     command = start("run", "--out", whole, *settings(tiny_store))
-    assert command.wait(timeout=300) == 0, command.err
+    assert command.wait(timeout=LIMIT) == 0, command.err
     assert [f.name for f in member(whole).path.glob("checkpoint*")] == ["checkpoint.npz"]
 
     command = start("run", "--out", halves, *settings(tiny_store))
     folder = member(halves)
-    wait_for(folder.events, "epoch", timeout=300)
+    wait_for(folder.events, "epoch", timeout=LIMIT)
     command.interrupt()
     assert command.wait() == 130, command.err
     data = bytearray(folder.array_checkpoint.read_bytes())
@@ -52,7 +53,7 @@ def test_a_damaged_checkpoint_ends_with_the_same_weights(
     folder.array_checkpoint.write_bytes(data)
 
     command = start("resume", halves)
-    assert command.wait(timeout=300) == 0, command.err
+    assert command.wait(timeout=LIMIT) == 0, command.err
     resumed = wait_for(folder.events, "resumed", timeout=1)
     assert (resumed["epoch"], resumed["step"]) > (0, 0)  # the one before was good
     ours, theirs = (run_folder.read(TrainRecord, member(run).record) for run in (halves, whole))

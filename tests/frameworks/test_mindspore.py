@@ -10,7 +10,7 @@ from tests.support import framework_checks
 from tests.support.commands import Start
 from tests.support.interpreters import interpreter
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 #: MindSpore's own requirements import these.
 OWN_MODULES = frozenset({"PIL", "psutil"})
@@ -71,6 +71,6 @@ def test_what_its_kernels_lack_is_refused(start: Start, key: str, value: str) ->
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
     framework_checks.check_entry("mindspore", start, tmp_path)

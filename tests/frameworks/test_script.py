@@ -140,7 +140,7 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 500
     while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.05)

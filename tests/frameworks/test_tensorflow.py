@@ -9,7 +9,7 @@ import pytest
 from tests.support import framework_checks
 from tests.support.commands import Start
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_two_ranks_train_as_pytorch_does(tiny_store: Path, start: Start, tmp_pat
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_an_entry_at_system_level(start: Start, tmp_path: Path) -> None:
     framework_checks.check_entry("tensorflow", start, tmp_path)

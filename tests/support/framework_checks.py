@@ -34,6 +34,8 @@ from tests.support.reference_steps import (
 )
 from tests.support.submitted import packed
 
+LIMIT = 1500
+"""Seconds after which a command has hung; one on a busy machine takes a tenth of it."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 STEP_CASES = {
     "FP64": Case(),
@@ -201,15 +203,16 @@ def check_resume(
     words = settings(tiny_store, framework=framework, workload=workload, degree=degree)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     command = start("run", "--out", whole, *words)
-    assert command.wait(timeout=300) == 0, command.err
+    assert command.wait(timeout=LIMIT) == 0, command.err
     command = start("run", "--out", halves, *words)
     log = RunFolder(halves).trial(1).member(0).events
-    wait_for(log, "epoch", timeout=300)
+    wait_for(log, "epoch", timeout=LIMIT)
     command.interrupt()
     command.wait()
     wait_for(log, "interrupted", timeout=1)
+    _check_foreign_checkpoint(halves, start)
     command = start("resume", halves)
-    assert command.wait(timeout=300) == 0, command.err
+    assert command.wait(timeout=LIMIT) == 0, command.err
     wait_for(log, "resumed", timeout=1)
     ours, theirs = record(whole), record(halves)
     assert ours.weights_sha256 == theirs.weights_sha256
@@ -223,6 +226,17 @@ def check_resume(
     )
 
 
+def _check_foreign_checkpoint(run: Path, start: Start) -> None:
+    """Put PyTorch's checkpoint beside a stopped member's own: no job is started."""
+    member = RunFolder(run).trial(1).member(0)
+    before = member.events.read_bytes()
+    member.checkpoint.write_bytes(b"PyTorch's")
+    command = start("resume", run)
+    assert command.wait(timeout=LIMIT) == 2 and str(member.checkpoint) in command.err
+    assert member.events.read_bytes() == before
+    member.checkpoint.unlink()
+
+
 def check_two_ranks(
     tested: str, backend: str, tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
@@ -232,7 +246,7 @@ def check_two_ranks(
         run = tmp_path / framework
         words = settings(tiny_store, framework=framework, degree=2, epochs=2)
         command = start("run", "--out", run, *words)
-        assert command.wait(timeout=400) == 0, command.err
+        assert command.wait(timeout=LIMIT) == 0, command.err
         log = events.read(RunFolder(run).trial(1).member(0).events)
         losses[framework] = [event["loss"] for event in log if event["event"] == "epoch"]
         assert record(run).world_size == 2
@@ -246,13 +260,13 @@ def check_rerun(framework: str, tiny_store: Path, start: Start, tmp_path: Path) 
     run, again = tmp_path / "run", tmp_path / "again"
     words = settings(tiny_store, framework=framework, size=2, epochs=1)
     command = start("run", "--out", run, *words)
-    assert command.wait(timeout=300) == 0, command.err
+    assert command.wait(timeout=LIMIT) == 0, command.err
     file = packed(RunFolder(run), tmp_path / "s.ai500")
     command = start(
         "verify", file, "--rerun", "--members", "2", "--out", again, "--data", tiny_store,
         "--set", f"framework.python={interpreter(framework)}", "--json",
     )  # fmt: skip
-    assert command.wait(timeout=300) in (0, 1), command.err  # 1 where the second run was slower
+    assert command.wait(timeout=LIMIT) in (0, 1), command.err  # 1 where the second run was slower
     _, quality = json.loads(command.out)["replication"]["comparisons"]
     assert quality["repeated"] == quality["claimed"]
     for member in (0, 1):
@@ -290,9 +304,9 @@ def check_entry(framework: str, start: Start, tmp_path: Path) -> None:
         ("rank", folder, "--out", site),
     ):
         done = start(*command)
-        assert done.wait(timeout=3000) == 0, done.out + done.err
+        assert done.wait(timeout=4 * LIMIT) == 0, done.out + done.err
     hardware = start("check", run, "--level", "hardware", "--json")
-    assert hardware.wait() != 0
+    assert hardware.wait(timeout=LIMIT) != 0
     broken = [f for f in json.loads(hardware.out)["findings"] if f["severity"] == "violation"]
     assert {finding["rule"] for finding in broken} == {"same framework"}, broken
     score = json.loads((run / "score.json").read_text())

@@ -191,7 +191,7 @@ def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Ste
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     subprocess.run(
         [str(python), str(STEPS), name, str(folder / "given.npz"), str(folder / "result.npz")],
-        check=True, env=environment | {"OMP_NUM_THREADS": "1"}, timeout=500,
+        check=True, env=environment | {"OMP_NUM_THREADS": "1"}, timeout=1500,
     )  # fmt: skip
     result = dict(np.load(folder / "result.npz"))
     states = []

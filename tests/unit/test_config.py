@@ -144,6 +144,10 @@ def test_paths_in_a_file_are_relative_to_it_and_others_to_here(
     config = load(path, overrides={"data.path": "other", "data.scratch": "x"})
     assert config.data.path == str(tmp_path / "here" / "other")
     assert config.data.scratch == str(tmp_path / "here" / "x")
+    # A program's path too, but its name is looked up on the node.
+    path.write_text("[framework]\npython = '.venv-jax/bin/python'\n", encoding="utf-8")
+    assert load(path).framework.python == str(tmp_path / ".venv-jax" / "bin" / "python")
+    assert load(overrides={"framework.python": "python3"}).framework.python == "python3"
 
 
 def test_an_assignment_into_a_value() -> None:

@@ -13,6 +13,7 @@ from ai500.config.sections import AutomlConfig as AutomlConfig
 from ai500.config.sections import CommunicationConfig as CommunicationConfig
 from ai500.config.sections import Config as Config
 from ai500.config.sections import ContainerConfig as ContainerConfig
+from ai500.config.sections import GridEngineConfig as GridEngineConfig
 from ai500.config.sections import ParallelConfig as ParallelConfig
 from ai500.config.sections import RunConfig as RunConfig
 from ai500.config.sections import SlurmConfig as SlurmConfig

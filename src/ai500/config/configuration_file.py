@@ -28,11 +28,11 @@ PLUGIN_KEYS: dict[plugins.Kind, str] = {
 """Kind of plugin → the key that names one."""
 PATHS: dict[str, tuple[str, ...]] = {
     "data": ("path", "scratch"),
-    "framework": ("folder", "operations"),
+    "framework": ("folder", "operations", "python"),
     "free_level": ("folder",),
     "custom_class": ("validation_targets",),
 }
-"""Section → its keys that are paths."""
+"""Section → its keys that are paths; a program's name without a folder is none."""
 FOLDER_USERS: dict[str, tuple[str, ...]] = {
     "framework": ("command",),
     "free_level": ("model", "optimizer", "loss"),
@@ -145,9 +145,12 @@ def _resolve_paths(data: dict[str, Any], *, base: Path) -> None:
         if not isinstance(section, dict):
             continue
         for key in keys:
-            # A leading variable is expanded on the node.
-            if isinstance(section.get(key), str) and section[key][:1] not in ("", "$"):
-                section[key] = str((base / section[key]).absolute())
+            path = section.get(key)
+            # A leading variable is expanded on the node, and a program's name looked up there.
+            if not isinstance(path, str) or path[:1] in ("", "$"):
+                continue
+            if key != "python" or "/" in path:
+                section[key] = str((base / path).absolute())
 
 
 def _set(data: dict[str, Any], key: str, value: Any) -> None:

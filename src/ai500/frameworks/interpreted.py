@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ai500.config import Config
+from ai500.config import Config, GridEngineConfig, SlurmConfig
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.core.source import PACKAGE
 from ai500.frameworks.class_models import WORKLOADS
@@ -78,8 +78,9 @@ class Interpreted:
         unused |= {f"free_level.{part}": code for part in ("model", "optimizer", "loss")}
         refuse_unused(config, unused)
         self._check_model(config)
-        if config.scheduler.kind == "local" and config.scheduler.launcher == "bare":
-            self.check_interpreter(config.framework.python)
+        interpreter = _interpreter_here(config)
+        if interpreter is not None:
+            self.check_interpreter(interpreter)
 
     def command(self, task: Task, *, folder: MemberFolder, place: NodePlace) -> WorkerCommand:
         """Build one process for one rank, and one that starts this node's ranks for several."""
@@ -97,9 +98,8 @@ class Interpreted:
         )  # fmt: skip
         return WorkerCommand(words, starts_ranks=True)
 
-    def check_interpreter(self, python: str | None) -> str:
+    def check_interpreter(self, interpreter: str) -> str:
         """Return the framework's version in that interpreter; EnvironmentLacksError: it lacks."""
-        interpreter = python or sys.executable
         install = f"{interpreter} -m pip install '{self.distributions[0]}>={self.oldest}' numpy"
         versions = _probe(interpreter, (*self.distributions, "numpy"))
         version = next((versions[name] for name in self.distributions if versions[name]), None)
@@ -149,6 +149,27 @@ class Interpreted:
                     value=value,
                     remedy="Leave it out, or set framework.kind = 'pytorch'.",
                 )
+
+
+def _interpreter_here(config: Config) -> str | None:
+    """Return the jobs' interpreter if this machine can check it; None: only the nodes can.
+
+    A cluster's interpreter is checked where this machine has it under the same path, unless setup
+    lines of the jobs may add packages to it.
+    """
+    if config.scheduler.launcher != "bare":
+        return None
+    if config.scheduler.kind == "local":
+        return config.framework.python or sys.executable
+    sites: dict[str, SlurmConfig | GridEngineConfig] = {
+        "slurm": config.slurm,
+        "grid_engine": config.grid_engine,
+    }
+    site = sites.get(config.scheduler.kind)
+    if site is None or site.setup:
+        return None
+    interpreter = config.framework.python or site.python or sys.executable
+    return interpreter if "/" in interpreter and Path(interpreter).exists() else None
 
 
 @cache

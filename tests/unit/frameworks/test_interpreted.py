@@ -12,8 +12,11 @@ import pytest
 
 from ai500 import config as configuration
 from ai500.core.errors import ConfigError, EnvironmentLacksError
+from ai500.frameworks.interpreted import Interpreted
 from ai500.frameworks.jax import JAX
+from ai500.frameworks.mindspore import MINDSPORE
 from ai500.frameworks.protocol import NodePlace
+from ai500.frameworks.tensorflow import TENSORFLOW
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
 from ai500.records import Plan
@@ -81,26 +84,71 @@ def test_what_a_backend_cannot_do_is_refused(
     assert caught.value.key == key
 
 
-@pytest.mark.parametrize(
-    ("versions", "lacking"),
-    [({}, "jax"), ({"numpy": "2.4.0"}, "jax"), ({"jax": "0.10.2"}, "numpy")],
-)
-def test_a_missing_framework_is_named_with_its_interpreter(
-    tmp_path: Path, versions: dict[str, str], lacking: str
-) -> None:
-    empty = interpreter(tmp_path / "venv", **versions)
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    versions = {"jax": "0.4.9", "tensorflow-cpu": "2.9.1", "mindspore": "1.10.1"}
+    return interpreter(tmp_path_factory.mktemp("old") / "venv", numpy="2.4.0", **versions)
+
+
+@pytest.mark.parametrize("kind", ["jax", "tensorflow", "mindspore"])
+def test_a_missing_framework_is_named_with_its_interpreter(tmp_path: Path, kind: str) -> None:
+    empty = interpreter(tmp_path / "venv", numpy="2.4.0")
     with pytest.raises(EnvironmentLacksError) as caught:
-        planned(empty)
+        planned(empty, **{"framework.kind": kind})
     assert (caught.value.exit_code, caught.value.key) == (3, "framework.python")
-    assert lacking in str(caught.value) and f"{empty} -m pip install" in (caught.value.remedy or "")
+    assert f"{empty} -m pip install '{kind}" in (caught.value.remedy or "")
 
 
-def test_an_old_version_is_refused(tmp_path: Path) -> None:
-    old = interpreter(tmp_path / "venv", jax="0.4.9", numpy="2.4.0")
+def test_missing_numpy_is_named(tmp_path: Path) -> None:
+    without = interpreter(tmp_path / "venv", jax="0.10.2")
     with pytest.raises(EnvironmentLacksError) as caught:
-        planned(old)
+        planned(without)
+    assert (caught.value.key, caught.value.value) == ("framework.python", str(without))
+    assert "numpy" in str(caught.value)
+
+
+@pytest.mark.parametrize("framework", [JAX, TENSORFLOW, MINDSPORE], ids=lambda each: each.name)
+def test_an_old_version_is_refused(old: Path, framework: Interpreted) -> None:
+    with pytest.raises(EnvironmentLacksError) as caught:
+        planned(old, **{"framework.kind": framework.name})
+    assert (caught.value.exit_code, caught.value.key) == (3, "framework.python")
+    assert caught.value.value in {"0.4.9", "2.9.1", "1.10.1"}
+    assert framework.oldest in str(caught.value)
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "grid_engine"])
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, True),
+        ({"setup": ("module load jax",)}, False),  # it may add the package
+        ({"python": "python3"}, False),  # a program's name is looked up on the node
+        ({"python": "/no/such/folder/of/this/machine/python"}, False),
+    ],
+)
+def test_a_clusters_interpreter_is_checked_where_this_machine_has_it(
+    old: Path, scheduler: str, changes: dict[str, Any], refused: bool
+) -> None:
+    settings = {
+        "framework.kind": "jax",
+        "framework.python": changes.get("python", str(old)),
+        "scheduler.kind": scheduler,
+        f"{scheduler}.setup": changes.get("setup", ()),
+    }
+    config = configuration.load(overrides=settings)
+    if refused:
+        with pytest.raises(EnvironmentLacksError) as caught:
+            JAX.check(config)
+        assert (caught.value.key, caught.value.value) == ("framework.python", "0.4.9")
+    else:
+        JAX.check(config)
+
+
+def test_a_cluster_jobs_own_interpreter_is_checked(old: Path) -> None:
+    settings = {"framework.kind": "jax", "scheduler.kind": "slurm", "slurm.python": str(old)}
+    with pytest.raises(EnvironmentLacksError) as caught:
+        JAX.check(configuration.load(overrides=settings))
     assert caught.value.value == "0.4.9"
-    assert JAX.oldest in str(caught.value)
 
 
 @pytest.mark.parametrize("program", ["/no/such/python", "/bin/false"])
