@@ -41,6 +41,7 @@ from typing import Any, Literal, TextIO, TypeVar
 
 from ai500.core import atomic, reading, schema, sealed_json
 from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
+from ai500.core.processes import is_running
 from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
 from ai500.records import JobRecord, Plan, RunState, TrialScore
@@ -319,11 +320,6 @@ def remove_unfinished(target: Path) -> None:
         number = folder.name.removeprefix(prefix).removesuffix(UNFINISHED)
         if folder.name == f"{prefix}{number}{UNFINISHED}" and not is_running(number):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_running(process: str) -> bool:
-    """Return True if a process of this host has this id."""
-    return process.isdigit() and Path("/proc", process).exists()
 
 
 def _not_a_run_folder(path: Path) -> tuple[str, str]:
