@@ -40,13 +40,13 @@ $(VENV)/.check: pyproject.toml $(VENV)/.run
 
 # What the tests start for real: a browser, a Slurm cluster (with accounting), Grid Engine, containers.
 # Daemons that a package starts on installation don't matter: the tests' own are private.
-DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb qsub sge_qmaster sge_execd podman runc pdftotext bindfs mksquashfs squashfuse faketime
+DEBIAN_COMMANDS := chromium slurmctld slurmd sbatch munged ip ps slurmdbd mariadbd mariadb qsub sge_qmaster sge_execd podman runc pdftotext bindfs mksquashfs squashfuse faketime debootstrap
 DEBIAN_PACKAGES := chromium fonts-dejavu-core \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps \
   slurmdbd mariadb-server-core mariadb-client-core \
   gridengine-master gridengine-exec gridengine-client \
   podman runc poppler-utils python3-simgrid \
-  bindfs squashfs-tools squashfuse strace faketime
+  bindfs squashfs-tools squashfuse strace faketime debootstrap
 
 debian-packages: export PATH := $(PATH):/usr/sbin:/sbin
 debian-packages: # installs them all as soon as one of the commands is missing

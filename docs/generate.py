@@ -27,6 +27,7 @@ from ai500.automl.rules import SEARCH_RULES
 from ai500.cli import app
 from ai500.config import PLUGIN_KEYS, Config, documented_keys
 from ai500.core import plugins
+from ai500.inventory.peaks import data_sheet
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS
 from ai500.rules.registry import ENSEMBLE_RULES
@@ -381,15 +382,17 @@ def _headline() -> Iterator[str]:
     score, roofline = (
         json.loads((folder / f"{n}.json").read_text()) for n in ("score", "roofline")
     )
-    ensemble = roofline["placed"][-1]
     rates = [trial["vflops"] / 1e12 for trial in score["trials"]]
-    share = ensemble["flops"] / ensemble["peak_flops"]
+    sheet = data_sheet(roofline["ceilings"]["device_name"])
+    assert sheet is not None
+    share = score["flops"] / sheet.flops[roofline["kernel_precision"]]  # as in the report
     yield (
         f"On one {roofline['ceilings']['device_name'].removeprefix('NVIDIA ')}, class "
         f"`{score['problem_class']}` in {roofline['precision']}, a valid result of "
         f"{len(rates)} trials is\n"
-        f"**{score['flops'] / 1e12:.1f} TFLOPS** ({100 * share:.0f} % of the peak in "
-        f"{roofline['kernel_precision'].upper()}) and **{score['vflops'] / 1e12:.1f} TVFLOPS** "
+        f"**{score['flops'] / 1e12:.1f} TFLOPS** ({100 * share:.1f} % of the data sheet's "
+        f"peak in {roofline['kernel_precision'].upper()}) and "
+        f"**{score['vflops'] / 1e12:.1f} TVFLOPS** "
         f"({min(rates):.1f} to {max(rates):.1f} over the trials,\nby their quality) at "
         f"**{score['watts']:.0f} W** of the {score['power_coverage'].removesuffix('s')} "
         "([its report](docs/examples/h200/report.html)).\n"

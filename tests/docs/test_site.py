@@ -31,15 +31,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Needed(HTMLParser):
-    """Addresses a page loads by itself, and those it only links to."""
+    """Addresses a page loads by itself, those it only links to, and its anchors."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loaded: list[str] = []
         self.linked: list[str] = []
+        self.anchors = {"", "__top"}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
+        self.anchors.update(attributes.get(key) or "" for key in ("id", "name"))
         if tag in ("script", "img", "iframe", "source") and attributes.get("src"):
             self.loaded.append(attributes["src"] or "")
         if tag == "link" and "canonical" not in (attributes.get("rel") or ""):
@@ -48,12 +50,46 @@ class _Needed(HTMLParser):
             self.linked.append(attributes.get("href") or "")
 
 
-def test_pages_ask_for_nothing_but_their_own_files(site: Path) -> None:
-    pages = [*site.rglob("*.html")]
-    assert len(pages) > 25
-    for page in pages:
-        needed = _Needed()
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, _Needed]:
+    read = {page: _Needed() for page in site.resolve().rglob("*.html")}
+    for page, needed in read.items():
         needed.feed(page.read_text(encoding="utf-8"))
+    return read
+
+
+def broken_links(pages: dict[Path, _Needed]) -> list[str]:
+    """List the links to files that are not there, and to anchors that their page lacks."""
+    broken = []
+    for page, needed in pages.items():
+        for link in needed.linked:
+            if re.match(r"[a-z]+:|//", link) or page.name == "404.html":
+                continue
+            file, _, anchor = unquote(link).partition("#")
+            target = (page.parent / file).resolve() if file else page
+            target = target / "index.html" if target.is_dir() else target
+            known = pages[target].anchors if target in pages else {""}
+            if not target.is_file() or anchor not in known:
+                broken.append(f"{page.name}: {link}")
+    return broken
+
+
+def test_every_link_of_the_site_leads_somewhere(pages: dict[Path, _Needed]) -> None:
+    assert sum(len(needed.linked) for needed in pages.values()) > 2000
+    assert broken_links(pages) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("")
+    needed = _Needed()
+    needed.feed('<h1 id="here"><a href="#here"></a><a href="no.html"></a><a href="#no"></a></h1>')
+    assert broken_links({page: needed}) == ["page.html: no.html", "page.html: #no"]
+
+
+def test_pages_ask_for_nothing_but_their_own_files(site: Path, pages: dict[Path, _Needed]) -> None:
+    assert len(pages) > 25
+    for page, needed in pages.items():
         for address in needed.loaded:
             assert not re.match(r"(https?:)?//", address), f"{page}: loads {address}"
             if not address.startswith("data:") and page.name != "404.html":

@@ -15,7 +15,8 @@ from rich.text import Text
 from ai500.cli.arguments import AsJson
 from ai500.cli.newest import RUNS, runs_by_age
 from ai500.cli.terminal import console, print_json, shown
-from ai500.core.errors import AI500Error, InputError, RunFolderError
+from ai500.core.errors import AI500Error, InputError
+from ai500.core.schema import FormatError
 from ai500.core.units import human_si
 from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
@@ -93,9 +94,8 @@ def _run(path: Path) -> Listed:
             broken = len(run_folder.read(Judgement, judgement).violations)
             valid = not broken and score.complete
             verdict = "valid" if valid else f"not valid ({broken})"
-    except RunFolderError as error:
-        other = error.key == "format"
-        return Listed(str(path), "run", began, "of another version" if other else "damaged")
+    except FormatError:
+        return Listed(str(path), "run", began, "of another version")
     except (AI500Error, OSError):
         return Listed(str(path), "run", began, "damaged")
     label = f"{plan.workload}, {plan.problem_class}"

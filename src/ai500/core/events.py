@@ -8,10 +8,12 @@ controller restarts.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -70,10 +72,12 @@ REPEATED = ("event", "host", "boot", "optimizer_sha256")
 @cache
 def boot_id() -> str:
     """Return the id of this boot: monotonic clocks are comparable within one boot only."""
-    try:
+    with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # macOS
+        words = ["sysctl", "-n", "kern.bootsessionuuid"]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    return ""
 
 
 class EventLog:

@@ -1,13 +1,33 @@
-"""Parents and children of processes, as Linux lists them in /proc."""
+"""Parents and children of processes, as Linux lists them in /proc, and the cores they may use."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 AGENT_VARIABLE = "AI500_AGENT_PID"
 """Variable of the environment in which the ranks of a member find its node agent's process."""
 _PROCESSES = Path("/proc")
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return the CPU cores this process may run on, which a job may limit; on macOS all."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def is_running(process: str) -> bool:
+    """Return True if a process of this host has this id."""
+    number = int(process) if process.isdigit() else 0
+    try:
+        os.kill(number, 0)  # no signal: only the check
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # another user's
+    return number > 0  # 0 is the caller's group
 
 
 def parent_of(process: int) -> int | None:

@@ -20,15 +20,24 @@ from ai500.core.errors import InputError
 T = TypeVar("T")
 
 
+MAX_VERSION = 40
+"""Characters of a version that an error names: the record may be of another person."""
+
+
 class SchemaError(InputError):
     """A value that does not fit its annotation; `key` is its dotted path."""
 
-    def __init__(self, key: str, message: str, value: object = None) -> None:
-        super().__init__(f"{key}: {message}" if key else message, key=key, value=value)
+    def __init__(self, key: str, message: str, value: object = None, *, remedy: str = "") -> None:
+        message = f"{key}: {message}" if key else message
+        super().__init__(message, key=key, value=value, remedy=remedy)
 
 
 class UnknownKeyError(SchemaError):
     """A key that the record does not have."""
+
+
+class FormatError(SchemaError):
+    """A record in the format of another version of ai500."""
 
 
 def option(
@@ -119,9 +128,26 @@ def _decode_table(kind: Any, value: Any, at: str) -> Any:
     return {key: _decode(kind, item, _join(at, key)) for key, item in value.items()}
 
 
+def _check_format(kind: Any, value: dict[str, Any], at: str) -> None:
+    """Refuse another version's record by its `format`, before its other keys are decoded."""
+    expected, stated = getattr(kind, "FORMAT", None), value.get("format")
+    if expected is None or not isinstance(stated, int) or stated == expected:
+        return
+    version = str(value.get("version") or value.get("ai500_version") or "")
+    known = 0 < len(version) <= MAX_VERSION
+    writer = f"ai500 {version}, which wrote it" if known else "the version of ai500 that wrote it"
+    raise FormatError(
+        _join(at, "format"),
+        f"{stated}, this version reads {expected}.",
+        stated,
+        remedy=f"Use {writer}.",
+    )
+
+
 def _decode_record(kind: Any, value: Any, at: str) -> Any:
     if not isinstance(value, dict):
         raise _mismatch(at, "a table", value)
+    _check_format(kind, value, at)
     fields = _fields(kind)
     for key, item in value.items():
         if key not in fields:

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from ai500.core import atomic
 from ai500.core.errors import EnvironmentLacksError
+from ai500.core.processes import usable_cores
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
@@ -105,10 +106,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use, which a job may limit."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use."""
+    return len(usable_cores())
 
 
 def in_parallel(

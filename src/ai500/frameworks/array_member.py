@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import platform
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ai500.core import __version__, atomic, events, schema
+from ai500.core.processes import usable_cores
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import source_sha256
 from ai500.data.bootstrap import Counts, expected_counts, out_of_bag_indices
@@ -346,7 +346,7 @@ def effective(
         "optimizer": described.optimizer_class.rpartition(".")[2],
         "optimizer_class": described.optimizer_class,
         "dtype": described.numerics["parameter_dtypes"][0],
-        "threads": threads or len(os.sched_getaffinity(0)),
+        "threads": threads or len(usable_cores()),
         "parallel": parallel,
         "numerics": described.numerics,
         "model": member.model_identity(),

@@ -27,8 +27,9 @@ CLOSE_SECONDS = 20.0
 """For the scheduler to notice that all ranks left."""
 # The scheduler ends with rank 0, whatever ended that.
 _SCHEDULER = f"""
-import ctypes, signal
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+import ctypes, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 import mindspore
 mindspore.set_device("CPU")
 mindspore.communication.init("{LIBRARY}")

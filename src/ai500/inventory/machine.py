@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
+from ai500.core.processes import usable_cores
 from ai500.inventory import host
 from ai500.inventory.software import operating_system, package_version
 from ai500.records import Slot, System
 
-# Device files of accelerators of all vendors. If one exists, a subprocess imports torch and lists
-# the accelerators that torch can use.
+# Device files of accelerators of all vendors. If one exists, or on macOS, which has none, a
+# subprocess imports torch and lists the accelerators that torch can use.
 _DEVICE_NODES = ("nvidia[0-9]*", "kfd", "dri/renderD*", "accel/accel*", "davinci[0-9]*")
 _PROBE = """
 import json, torch
@@ -23,7 +23,8 @@ device = torch.accelerator.current_accelerator() if torch.accelerator.is_availab
 names = []
 if device is not None:
     module = torch.get_device_module(device.type)
-    names = [module.get_device_name(i) for i in range(torch.accelerator.device_count())]
+    name = getattr(module, "get_device_name", lambda index: device.type)  # `mps` has none
+    names = [name(i) for i in range(torch.accelerator.device_count())]
 print(json.dumps({"type": device.type if device is not None else None, "names": names}))
 """
 
@@ -31,7 +32,8 @@ print(json.dumps({"type": device.type if device is not None else None, "names": 
 @cache
 def accelerators() -> tuple[str | None, tuple[str, ...]]:
     """Return torch's device type, and the name of each accelerator that torch can use."""
-    if not any(any(Path("/dev").glob(pattern)) for pattern in _DEVICE_NODES):
+    has_node = any(any(Path("/dev").glob(pattern)) for pattern in _DEVICE_NODES)
+    if not has_node and sys.platform != "darwin":
         return None, ()
     try:
         probe = subprocess.run(
@@ -41,13 +43,6 @@ def accelerators() -> tuple[str | None, tuple[str, ...]]:
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None, ()  # a login node without torch
     return devices["type"], tuple(devices["names"])
-
-
-def usable_cores() -> tuple[int, ...]:
-    """Return the CPU cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
 
 
 def describe() -> System:

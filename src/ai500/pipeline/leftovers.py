@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai500 import config as configuration
-from ai500.core.errors import AI500Error, RunFolderError
+from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.processes import is_running
 from ai500.parallel.placement import scratch_folder
 from ai500.records.checkpoint_file import previous
-from ai500.records.run_folder import MemberFolder, RunFolder, is_running
+from ai500.records.run_folder import MemberFolder, RunFolder
 
 TEMPORARY = re.compile(r"\..+\.(\d+)\.(?:[0-9a-f]{8}\.)?tmp")
 """Name of a temporary file of `core/atomic.py`, with the process that wrote it."""
@@ -52,6 +53,11 @@ def leftovers_of_run(run: RunFolder) -> list[Leftover]:
 
 def leftovers_of_scratch() -> list[Leftover]:
     """List staged copies and folders of PyTorch on this node that no process uses."""
+    if not Path("/proc/self").exists():
+        raise EnvironmentLacksError(
+            "this system does not list the files that processes have open (/proc, on Linux).",
+            remedy="`ai500 clean RUN` needs no such list.",
+        )
     base = Path(tempfile.gettempdir())
     folders = sorted((base / f"ai500-{os.getuid()}").glob("*"))
     kinds = dict.fromkeys(folders, "staged copy")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ai500.profile.categories import Category
 from ai500.records import Communication, Parallelism
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +134,7 @@ class PrecisionProfile:
 class Profile:
     """`profile.json`."""
 
+    FORMAT: ClassVar[int] = 1
     format: int
     version: str
     workload: str

@@ -35,7 +35,7 @@ from ai500.pipeline.stages import Observer, Session
 from ai500.profile import counters, operation_counters
 from ai500.profile.analysis import precision_profile, with_counters
 from ai500.profile.categories import Category
-from ai500.profile.record import FORMAT, PrecisionProfile, Profile
+from ai500.profile.record import PrecisionProfile, Profile
 from ai500.profile.timeline import Timeline
 from ai500.profile.trace import RankTrace, load, read
 from ai500.records import Plan, Profiling, Task, run_folder
@@ -399,7 +399,7 @@ def _record(
     captures = parts[0][1]
     first = captures[0]
     return Profile(
-        format=FORMAT,
+        format=Profile.FORMAT,
         version=__version__,
         workload=plan.workload,
         problem_class=plan.problem_class,

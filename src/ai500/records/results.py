@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ai500.core.errors import JobError
 from ai500.core.schema import option
@@ -141,7 +141,8 @@ class Score(ScoreFigures):
 class RunState:
     """Identity of a run folder."""
 
-    format: int = option(1, "version of the run folder's layout", minimum=1)
+    FORMAT: ClassVar[int] = 1
+    format: int = option(FORMAT, "version of the run folder's layout", minimum=1)
     version: str = option("", "version of ai500 that created it")
     name: str = option("", "name of the run")
     source_sha256: str | None = option(None, "digest of ai500's files when the run began")

@@ -41,12 +41,12 @@ from typing import Any, Literal, TextIO, TypeVar
 
 from ai500.core import atomic, reading, schema, sealed_json
 from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
+from ai500.core.processes import is_running
 from ai500.core.reading import open_regular, require_regular
 from ai500.core.source import Checkout
 from ai500.records import JobRecord, Plan, RunState, TrialScore
 
 T = TypeVar("T")
-FORMAT = 1
 RUNS_IN = ("*/run.json", "*/*/run.json", "*/runs/*/run.json")
 """Patterns of runs below a folder: first, runs/first, study-…/runs/m1-…."""
 REPEATABLE = ("score.json", "findings.json", "judgement.json", "ensemble.json", "record.json")
@@ -205,7 +205,6 @@ class RunFolder:
             run = cls(unfinished)
             yield run
             state = RunState(
-                format=FORMAT,
                 version=version,
                 name=target.name,
                 source_sha256=source_sha256,
@@ -236,7 +235,6 @@ class RunFolder:
             raise RunFolderError(
                 f"{path} is not a run folder ({reason}).", path=path, remedy=remedy
             )
-        _require_layout(path, _read_sealed(run.state)[0])
         read(RunState, run.state)
         return run
 
@@ -254,22 +252,6 @@ class RunFolder:
     def holder(self) -> tuple[str, int] | None:
         """Return host and process id of the run's controller; None without one."""
         return holder_of(self.lock_file)
-
-
-def _require_layout(path: Path, state: Any) -> None:
-    """Refuse a run folder of another layout, before its other keys are decoded."""
-    layout = state.get("format") if isinstance(state, dict) else None
-    if layout != FORMAT and isinstance(layout, int):
-        version = state.get("version")
-        raise RunFolderError(
-            f"{path} has layout {layout}, this version reads {FORMAT}.",
-            key="format",
-            value=layout,
-            path=path,
-            remedy=f"Use ai500 {version}, which wrote it."
-            if isinstance(version, str) and version
-            else "Use the version of ai500 that wrote it.",
-        )
 
 
 def _make_parents(target: Path) -> None:
@@ -325,11 +307,6 @@ def remove_unfinished(target: Path) -> None:
         number = folder.name.removeprefix(prefix).removesuffix(UNFINISHED)
         if folder.name == f"{prefix}{number}{UNFINISHED}" and not is_running(number):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_running(process: str) -> bool:
-    """Return True if a process of this host has this id."""
-    return process.isdigit() and Path("/proc", process).exists()
 
 
 def _not_a_run_folder(path: Path) -> tuple[str, str]:

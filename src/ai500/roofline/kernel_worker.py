@@ -13,6 +13,7 @@ import sys
 from typing import Any, TextIO
 
 from ai500.core import schema
+from ai500.core.processes import usable_cores
 from ai500.roofline import peaks as theoretical
 from ai500.roofline.records import Peak
 
@@ -59,7 +60,7 @@ def _open_device(name: str) -> Any:
     except RuntimeError as error:
         raise ValueError("torch knows no such device") from error  # torch lists all vendors' names
     if device.type == "cpu":
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(len(usable_cores()))
         return device
     return device if device.index is not None else torch.device(device.type, 0)
 
@@ -117,7 +118,7 @@ def _describe(device: Any) -> dict[str, Any]:
 
     if device.type == "cpu":
         cores = torch.get_num_threads()
-        physical = theoretical.physical_cores(os.sched_getaffinity(0))
+        physical = theoretical.physical_cores(usable_cores())
         peaks = theoretical.cpu_peaks(theoretical.read_processor(), cores=physical)
         return {"unit": "core", "units": cores, "peaks": peaks}
     module = torch.get_device_module(device)

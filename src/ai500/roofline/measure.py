@@ -30,7 +30,6 @@ from ai500.pipeline.stages import Observer
 from ai500.records import run_folder
 from ai500.roofline import link_jobs
 from ai500.roofline.records import (
-    FORMAT,
     KERNEL_PRECISIONS,
     KERNELS,
     KernelTime,
@@ -99,7 +98,7 @@ def open_measurement(path: Path, device: str, *, seconds: float) -> Measurement:
     """Return a new measurement, or the partial one of this machine in `path`."""
     machine = system.describe()
     fresh = RooflineRecord(
-        format=FORMAT,
+        format=RooflineRecord.FORMAT,
         version=__version__,
         measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         complete=False,

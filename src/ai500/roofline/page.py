@@ -234,7 +234,7 @@ def sentence(point: Placed) -> str:
     elif point.bound == "not known":
         bound = "its bound is not known, since not all links were measured or counted"
     far = (
-        " It is far below its roof: neither roof limits it; see `ai500 profile`."
+        " It is far below that roof: something else limits it; see `ai500 profile`."
         if share < FAR_BELOW
         else ""
     )

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ai500.records import System
 
-FORMAT = 1
 KERNEL_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 KERNELS = ("gemm", "conv")
 Scope = Literal["inside_node", "between_nodes"]
@@ -94,6 +93,7 @@ class Peak:
 class RooflineRecord:
     """Measured performance of one node, and of the links between several."""
 
+    FORMAT: ClassVar[int] = 1
     format: int
     version: str
     measured_at: str

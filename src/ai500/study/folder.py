@@ -23,7 +23,7 @@ from ai500.core.errors import AI500Error, RunFolderError
 from ai500.core.schema import decode, encode
 from ai500.records import Plan, Score, System, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.study.records import FORMAT, Conditions, StudyPlan, StudyResult
+from ai500.study.records import Conditions, StudyPlan, StudyResult
 
 # Estimates, and node names, which a scheduler assigns anew each time.
 _IGNORED_PLAN_FIELDS = {
@@ -63,17 +63,8 @@ class StudyFolder:
         return folder
 
     def read_plan(self) -> StudyPlan:
-        """Read the plan; raise RunFolderError for an unknown layout."""
-        plan = run_folder.read(StudyPlan, self.plan)
-        if plan.format != FORMAT:
-            raise RunFolderError(
-                f"{self.path} has layout {plan.format} of ai500 {plan.version}; this version reads "
-                f"layout {FORMAT}.",
-                key="format",
-                value=plan.format,
-                path=self.path,
-            )
-        return plan
+        """Read the plan."""
+        return run_folder.read(StudyPlan, self.plan)
 
     def read_result(self) -> StudyResult | None:
         """Read the last result; None: there is none yet."""

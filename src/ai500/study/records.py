@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 from ai500.core.schema import option
 from ai500.records import Score, require
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,7 @@ class PlannedPoint:
 class StudyPlan:
     """study.json."""
 
+    FORMAT: ClassVar[int] = 1
     format: int = option(FORMAT, "version of the study folder's layout", minimum=1)
     study: str = option("", "which study")
     version: str = option("", "version of ai500 that planned it")
@@ -145,6 +144,7 @@ class MissingPoint:
 class StudyResult:
     """result.json."""
 
+    FORMAT: ClassVar[int] = 1
     format: int
     study: str
     version: str

@@ -23,7 +23,6 @@ from ai500.study.folder import StudyFolder, conditions_file
 from ai500.study.page import write_csv, write_report
 from ai500.study.planning import PreparedStudy, remaining_seconds
 from ai500.study.records import (
-    FORMAT,
     MissingPoint,
     PlannedPoint,
     PointResult,
@@ -107,7 +106,7 @@ def write_results(
     before = _earlier_result(folder, plan)
     collected = [_collect_point(folder, point, before, failures or {}) for point in plan.points]
     result = StudyResult(
-        format=FORMAT,
+        format=StudyResult.FORMAT,
         study=plan.study,
         version=__version__,
         workload=plan.workload,

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ai500 import records
 from ai500.core import editions, schema
@@ -37,7 +37,6 @@ from ai500.submission import archive, signing, untrusted
 from ai500.submission.archive import MAX_PROBLEMS, Digest, Unpacked, printable
 
 T = TypeVar("T")
-FORMAT = 1
 SUFFIX = ".ai500"
 MADE_BY = "`ai500 submit RUN --level LEVEL --out FILE` makes one"
 EXPECTED = (
@@ -86,6 +85,7 @@ class Source:
 class Info:
     """Submitter, run and level of a submission."""
 
+    FORMAT: ClassVar[int] = 1
     format: int = FORMAT
     level: Level
     rule_set: str
@@ -114,6 +114,7 @@ class Info:
 class Manifest:
     """Every file of the submission except the manifest and its signature."""
 
+    FORMAT: ClassVar[int] = 1
     format: int
     files: dict[str, Digest]
 
@@ -287,11 +288,6 @@ class _Checker:
         info = self._decoded(Info, INFO)
         if info is None:
             return None
-        if info.format != FORMAT:
-            self._report(
-                f"{INFO}: it has format {info.format}, this version reads {FORMAT}: "
-                f"it was made for ai500 {printable(info.ai500_version)}"
-            )
         for key, reason in info_problems(info):
             self._report(f"{INFO}: {key} {reason}")
         return info

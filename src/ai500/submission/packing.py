@@ -165,7 +165,7 @@ def seal(files: dict[str, bytes], *, key: Path | None) -> None:
         name: Digest(len(files[name]), hashlib.sha256(files[name]).hexdigest())
         for name in sorted(files)
     }
-    manifest = json_text(schema.encode(Manifest(submission.FORMAT, digests))).encode()
+    manifest = json_text(schema.encode(Manifest(Manifest.FORMAT, digests))).encode()
     files[submission.MANIFEST] = manifest
     if key is not None:
         signature = signing.sign(manifest, key)

@@ -140,7 +140,8 @@ def device_name(device: torch.device) -> str:
     """Return the vendor's name of the device."""
     if device.type == "cpu":
         return platform.processor() or platform.machine()
-    return str(torch.get_device_module(device).get_device_name(device))
+    query = getattr(torch.get_device_module(device), "get_device_name", None)
+    return device.type if query is None else str(query(device))  # `mps` has none
 
 
 def _is_plain(value: object) -> bool:

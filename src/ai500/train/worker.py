@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ai500.core.atomic import PROCESS_LIMIT
 from ai500.core.errors import AI500Error, EnvironmentLacksError
-from ai500.core.processes import AGENT_VARIABLE, is_descendant, parent_of
+from ai500.core.processes import AGENT_VARIABLE, is_descendant, parent_of, usable_cores
 from ai500.records import Slot, Task, run_folder
 from ai500.records.run_folder import RunFolder
 
@@ -143,15 +143,15 @@ def cores_of(slot: Slot, rank: Rank) -> tuple[int, ...] | int | None:
         return slot.cores
     if slot.device != "cpu":
         return None
-    bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(bound) or 1))
+    bound = usable_cores()
+    granted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(bound)))
     if os.environ.get("AI500_TASKS_PER_NODE"):  # a task of Slurm is a slot, not a node's share
         granted *= rank.local_world_size
     each = max(1, granted // rank.local_world_size)
     if len(bound) > granted:
         return each
     first = rank.local_rank * each % len(bound)
-    return tuple(bound[first : first + each])
+    return bound[first : first + each]
 
 
 def _pin(slot: Slot, rank: Rank) -> int | None:

@@ -1,4 +1,4 @@
-"""A run folder of another version of ai500: every command that reads it says so and refuses it."""
+"""Run folders and records of another version of ai500: what reads them says so and refuses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core import schema
+from ai500.core.schema import FormatError, UnknownKeyError
+from ai500.profile.record import Profile
+from ai500.records import RunState
+from ai500.roofline.records import RooflineRecord
+from ai500.study.records import StudyPlan, StudyResult
+from ai500.submission.manifest import Info, Manifest
 from tests.support.synthetic_run import Shape, write_synthetic_run
 from tests.unit.cli.conftest import Run
 
@@ -32,7 +39,7 @@ def test_a_run_of_another_version_is_refused(ai500: Run, tmp_path: Path, command
     words = [*options, run] if command.endswith("--run") else [run, *options]
     code, out, err = ai500(name, *words, *([run] if name == "compare" else []))
     message = " ".join((out + err).replace("│", " ").split())
-    assert "has layout 2, this version reads 1" in message
+    assert "format: 2, this version reads 1" in message
     assert "Use ai500 9.1, which wrote it." in message
     assert code == 2
 
@@ -42,3 +49,16 @@ def test_the_list_of_runs_names_a_run_of_another_version(ai500: Run, tmp_path: P
     code, out, _ = ai500("runs")
     assert code == 0
     assert "of another version" in out
+
+
+@pytest.mark.parametrize(
+    "kind", [RunState, RooflineRecord, Profile, StudyPlan, StudyResult, Info, Manifest]
+)
+def test_a_record_of_another_version_is_refused_by_its_format(kind: type[object]) -> None:
+    later = {"a_later_key": True, "format": 2, "version": "9.1"}
+    with pytest.raises(FormatError) as error:
+        schema.decode(kind, later)
+    assert (error.value.key, error.value.value) == ("format", 2)
+    assert "9.1" in error.value.remedy
+    with pytest.raises(UnknownKeyError):
+        schema.decode(kind, later | {"format": 1})

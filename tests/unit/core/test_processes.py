@@ -1,4 +1,4 @@
-"""Ancestors of processes; a rank whose torchrun died while the rank began."""
+"""Living processes, and their ancestors; a rank whose torchrun died while the rank began."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import sys
 
 import pytest
 
-from ai500.core.processes import AGENT_VARIABLE, children_of, is_descendant, parent_of
+from ai500.core.processes import (
+    AGENT_VARIABLE,
+    children_of,
+    is_descendant,
+    is_running,
+    parent_of,
+)
 from tests.support.commands import SOURCE
 
 pytestmark = pytest.mark.slow
@@ -53,9 +59,12 @@ def test_parents_and_children() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         assert parent_of(child.pid) == os.getpid()
         assert child.pid in children_of(os.getpid())
+        assert is_running(str(child.pid))
         assert is_descendant(child.pid, of=os.getpid())
         assert is_descendant(child.pid, of=os.getppid())
         assert not is_descendant(os.getpid(), of=child.pid)
         child.kill()
     assert parent_of(child.pid) is None
+    assert not any(map(is_running, (str(child.pid), "0", "-1", "", "9" * 30, "1.tmp")))
+    assert is_running("1")  # root's
     assert not is_descendant(child.pid, of=os.getpid())

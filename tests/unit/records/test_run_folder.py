@@ -11,7 +11,7 @@ import pytest
 
 from ai500.core import sealed_json
 from ai500.core.errors import RunFolderError
-from ai500.core.schema import SchemaError
+from ai500.core.schema import FormatError, SchemaError
 from ai500.records import Split, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 
@@ -50,9 +50,10 @@ def test_a_folder_that_is_no_run_folder_names_the_runs_in_it(tmp_path: Path) -> 
 def test_a_folder_of_another_layout_is_rejected(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     run.state.write_text('{"format": 99, "version": "9.9", "name": "run"}')
-    with pytest.raises(RunFolderError) as error:
+    with pytest.raises(FormatError) as error:
         RunFolder.open(run.path)
-    assert (error.value.key, error.value.value) == ("format", 99)
+    assert (error.value.key, error.value.value) == ("run.json.format", 99)
+    assert error.value.path == run.state
 
 
 def test_the_lock_has_one_holder(tmp_path: Path) -> None:

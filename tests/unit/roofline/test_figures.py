@@ -37,7 +37,7 @@ def test_a_nodes_figure_has_roofs_and_slopes_of_the_whole_node() -> None:
 def test_far_below_its_roof_no_roof_is_blamed_alone() -> None:
     point = Placed("single node", "member", 1, 2, 4e12, "GEMM FP32", 1e13, None, (), 1e13,
                    "computation", "computation", ())  # fmt: skip
-    assert "neither roof limits it; see `ai500 profile`" in pages.sentence(point)
+    assert "something else limits it; see `ai500 profile`" in pages.sentence(point)
     assert "neither" not in pages.sentence(replace(point, flops=6e12))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ai500.core.errors import RunFolderError
+from ai500.core.schema import FormatError
 from ai500.records import System, run_folder
 from ai500.report.page import render
 from ai500.study import repeatability, timing_validity
@@ -365,9 +366,9 @@ def test_records_of_a_study_survive_the_disk(tmp_path: Path, base: PointResult) 
     run_folder.write(folder.result, result)
     assert folder.read_result() == result
     run_folder.write(folder.plan, {**json.loads('{"study": "scaling"}'), "format": 99})
-    with pytest.raises(RunFolderError) as raised:
+    with pytest.raises(FormatError) as raised:
         folder.read_plan()
-    assert (raised.value.key, raised.value.value) == ("format", 99)
+    assert (raised.value.key, raised.value.value) == ("study.json.format", 99)
 
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "studies"
