@@ -52,6 +52,7 @@ NOT_RUN = {
     "ai500 study data-parallel": "other tests run it",
     "ai500 study repeatability": "other tests run it",
     "ai500 study frameworks": "other tests run it",
+    "ai500 study sharing": "other tests run it",
     "ai500 study report": "no study yet",
     "ai500 project": "tests/unit/projection runs it",
 }

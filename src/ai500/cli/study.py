@@ -142,6 +142,18 @@ def repeatability(selected: ConfigOptions, request: StudyRequest) -> None:
 
 
 @app.command()
+@with_options(without=("seeds", "scales"))
+def sharing(selected: ConfigOptions, request: StudyRequest) -> None:
+    """Compare 1, 2, 4, … members per accelerator.
+
+    V3 Fig. 5 on a single accelerator: FLOPS, VFLOPS and power as more members share it (D11).
+
+    Example: ai500 study sharing --class smoke --max-members 8
+    """
+    _study("sharing", selected.load(), request)
+
+
+@app.command()
 def report(
     path: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the study.")],
     as_json: AsJson = False,

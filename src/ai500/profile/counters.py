@@ -22,7 +22,7 @@ DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 STEPS = 1
 """Steps under ncu, which runs every kernel several times: one step takes a minute or more."""
-LONGEST_SECONDS = 90.0
+LONGEST_SECONDS = 180.0
 """Time after which ncu is stopped: counters are an addition, not the profile."""
 PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")
 """Folders of ncu's installers, searched after the PATH."""

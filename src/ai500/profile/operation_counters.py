@@ -23,11 +23,11 @@ _TENSOR = "sm__ops_path_tensor_src_"
 TENSOR_CORES: tuple[tuple[tuple[str, ...], ...], ...] = tuple(
     tuple(tuple(_TENSOR + name for name in names) for names in alternatives)
     for alternatives in (
-        (("fp16_dst_fp16", "fp16_dst_fp32"), ("fp16",)),
-        (("bf16_dst_fp32",), ("bf16",)),
-        (("tf32_dst_fp32",), ("tf32",)),
+        (("fp16",), ("fp16_dst_fp16", "fp16_dst_fp32")),
+        (("bf16_dst_fp32",), ("bf16",), ("bf16_dst_fp32_sparsity_off",)),
+        (("tf32_dst_fp32",), ("tf32",), ("tf32_dst_fp32_sparsity_off",)),
         (("fp8",), ("fp8_dst_fp16", "fp8_dst_fp32")),
-        (("int8",),),
+        (("int8",), ("int8_sparsity_off",)),
         (("fp64",),),
     )
 )

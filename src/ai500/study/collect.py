@@ -14,7 +14,9 @@ from ai500.study.records import MemberTime, MissingPoint, PlannedPoint, PointRes
 from ai500.study.timing_validity import timing_issues
 
 
-def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPoint:
+def collect(
+    folder: StudyFolder, point: PlannedPoint, *, measures_sharing: bool = False
+) -> PointResult | MissingPoint:
     """Return the point's result from its run folder, or the reason why there is none."""
     if point.run is None:
         return MissingPoint(point.name, point.label, point.impossible or "not possible here", False)
@@ -54,6 +56,7 @@ def collect(folder: StudyFolder, point: PlannedPoint) -> PointResult | MissingPo
             run_folder.read(System, run.system),
             events=run_events,
             conditions=conditions,
+            measures_sharing=measures_sharing,
         ),
         busy_share=conditions.busy_share if conditions else None,
     )

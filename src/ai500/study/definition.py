@@ -100,6 +100,8 @@ class Study:
     view: Callable[[StudyResult], View]
     supports_search: bool = False
     """True: the study also applies to workloads that search architectures (AIPerf)."""
+    measures_sharing: bool = False
+    """True: members that share an accelerator are its subject, no reason to doubt a speed."""
 
 
 def check_workload(study: Study, context: StudyContext) -> None:

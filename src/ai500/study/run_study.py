@@ -104,7 +104,9 @@ def write_results(
     """Write result.json, points.csv and report.html from the files on disk."""
     plan = folder.read_plan()
     before = _earlier_result(folder, plan)
-    collected = [_collect_point(folder, point, before, failures or {}) for point in plan.points]
+    collected = [
+        _collect_point(folder, study, point, before, failures or {}) for point in plan.points
+    ]
     result = StudyResult(
         format=StudyResult.FORMAT,
         study=plan.study,
@@ -138,12 +140,13 @@ def _earlier_result(folder: StudyFolder, plan: StudyPlan) -> StudyResult | None:
 
 def _collect_point(
     folder: StudyFolder,
+    study: Study,
     point: PlannedPoint,
     last: StudyResult | None,
     failures: Mapping[str, str],
 ) -> PointResult | MissingPoint:
     """Collect from the run folder; if that is gone or failed, return the earlier result."""
-    collected = collect(folder, point)
+    collected = collect(folder, point, measures_sharing=study.measures_sharing)
     if isinstance(collected, PointResult):
         return collected
     if point.name in failures:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from ai500.core.errors import RunFolderError
 from ai500.core.schema import nearest
-from ai500.study import data_parallel, frameworks, optimizations, repeatability, scaling, tradeoff
+from ai500.study import (
+    data_parallel,
+    frameworks,
+    optimizations,
+    repeatability,
+    scaling,
+    sharing,
+    tradeoff,
+)
 from ai500.study.definition import Study
 
 STUDIES: dict[str, Study] = {
     module.STUDY.name: module.STUDY
-    for module in (scaling, tradeoff, optimizations, data_parallel, repeatability, frameworks)
-}
+    for module in (
+        scaling, tradeoff, optimizations, data_parallel, repeatability, sharing, frameworks,
+    )
+}  # fmt: skip
 
 
 def study_named(name: str) -> Study:

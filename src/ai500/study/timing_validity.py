@@ -18,9 +18,17 @@ OBSERVATION_SECONDS = 1.0
 
 
 def timing_issues(
-    plan: Plan, machine: System, *, events: Sequence[Event], conditions: Conditions | None
+    plan: Plan,
+    machine: System,
+    *,
+    events: Sequence[Event],
+    conditions: Conditions | None,
+    measures_sharing: bool = False,
 ) -> tuple[str, ...]:
-    """Return the reasons why the speed is not comparable; empty: it is."""
+    """Return the reasons why the speed is not comparable; empty: it is.
+
+    `measures_sharing`: the study compares members that share an accelerator with those that don't.
+    """
     issues = []
     if plan.device == "cpu" and plan.scheduler == "local":
         cores = _cores_at_once(plan)
@@ -29,7 +37,7 @@ def timing_issues(
                 f"the members use all {machine.cores} cores of the machine, which the controller, "
                 "the meters and the operating system share"
             )
-    if plan.members_per_accelerator > 1:
+    if plan.members_per_accelerator > 1 and not measures_sharing:
         shared = f"{plan.members_per_accelerator} members share each accelerator"
         issues.append(f"{shared} (decision D11)")
     if plan.waves > 1:

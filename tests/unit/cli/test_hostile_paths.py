@@ -40,7 +40,8 @@ THINGS: dict[str, bytes | Callable[[Path], object]] = {
 }
 
 
-STUDIES = ("scaling", "tradeoff", "optimizations", "data-parallel", "frameworks", "repeatability")
+STUDIES = ("scaling", "tradeoff", "optimizations", "data-parallel", "frameworks", "repeatability",
+           "sharing")  # fmt: skip
 OUTPUTS = ("a pipe", "a circle of links", "a device", "a socket", "nothing")
 """Things that a command refuses to write to; a folder may be what it wants."""
 ACCEPTED = {
