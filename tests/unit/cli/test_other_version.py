@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import Run
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.cli.conftest import Run
 
 COMMANDS = (
     "status", "score", "report", "check", "compare", "export --csv", "export --mllog", "resume",
