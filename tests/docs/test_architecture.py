@@ -1,4 +1,4 @@
-"""docs/architecture.md draws the layers of import-linter's contract; every package is in one."""
+"""docs/architecture.md draws import-linter's contract; the tests mirror the packages."""
 
 from __future__ import annotations
 
@@ -45,6 +45,28 @@ def test_the_walk_through_a_run_names_what_exists() -> None:
             assert name in set(definitions(tree)), f"{file} has no {name}"
     for path in re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", page):
         assert (ROOT / "src" / "ai500" / path).exists(), path
+
+
+def test_every_package_has_its_folder_of_unit_tests() -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "ai500").glob("*/__init__.py")}
+    assert {path.parent.name for path in (ROOT / "tests" / "unit").glob("*/test_*.py")} == packages
+
+
+SHARED = re.compile(r"tests\.(support|(soak|mutation)\.(?!test_)|jobs\.conformance\.contract\.)")
+"""Modules that tests may import: those of support, those of the programs `make soak` and
+`make mutation`, and the contract of schedulers, which sites import too."""
+
+
+def test_tests_import_neither_each_other_nor_benchmarks() -> None:
+    folder = ROOT / "tests"
+    wrong = {
+        (str(path.relative_to(folder)), node.module)
+        for path in (*folder.rglob("test_*.py"), *folder.rglob("conftest.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and node.module
+        if re.match("tests|benchmarks", node.module) and not SHARED.match(f"{node.module}.")
+    }
+    assert wrong == set()
 
 
 def definitions(tree: ast.Module) -> Iterator[str]:

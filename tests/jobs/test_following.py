@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.test_polling import requests
 from tests.support.simulated_slurm import TRIAL
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import until
+from tests.support.slurm.running import requests, until
 from tests.support.slurm.sleepers import released, sleeping_ensemble
 
 pytestmark = pytest.mark.slow

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.slurm.cluster import Cluster
-from tests.support.slurm.running import until
+from tests.support.slurm.running import requests, until
 from tests.support.slurm.sleepers import released, sleeping_ensemble
 
 pytestmark = pytest.mark.slow
-
-
-def requests(cluster: Cluster) -> dict[str, int]:
-    """Count slurmctld's requests by message type since the last reset."""
-    text = cluster.run("sdiag").partition("by message type")[2].partition("by user")[0]
-    return {name: int(count) for name, count in re.findall(r"(\w+) +\( *\d+\) count:(\d+)", text)}
 
 
 @pytest.mark.usefixtures("without_other_jobs")

@@ -17,6 +17,14 @@ from ai500.core import events
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
 TINY = {"train": 512, "validation": 128}
+NOBODY = 65534
+# A limit on processes never binds the superuser: nobody, with the right to read and write every
+# file, which access(2) respects by the secure bit only.
+AS_NOBODY = [
+    "setpriv", f"--reuid={NOBODY}", "--clear-groups", "--securebits=+no_setuid_fixup",
+    "--inh-caps=+dac_read_search,+dac_override",
+    "--ambient-caps=+dac_read_search,+dac_override",
+]  # fmt: skip
 
 
 class Command:
@@ -59,6 +67,8 @@ class Command:
 
 
 Start = Callable[..., Command]
+Run = Callable[..., tuple[int, str, str]]
+"""Function that calls the command line in this process; it returns exit code, output and errors."""
 
 
 def wait_for(

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import SOURCE
-from tests.unit.cli.test_process_limit import AS_NOBODY
+from tests.support.commands import AS_NOBODY, SOURCE
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

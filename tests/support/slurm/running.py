@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -222,6 +223,12 @@ def was_sent(pid: int, number: signal.Signals) -> bool:
         return True
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask & (1 << (number - 1)) for mask in masks)
+
+
+def requests(cluster: Cluster) -> dict[str, int]:
+    """Count slurmctld's requests by message type since the last reset."""
+    text = cluster.run("sdiag").partition("by message type")[2].partition("by user")[0]
+    return {name: int(count) for name, count in re.findall(r"(\w+) +\( *\d+\) count:(\d+)", text)}
 
 
 def until(condition: str, test: Callable[[], object], *, timeout: float = 120) -> None:

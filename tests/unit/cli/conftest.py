@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ai500.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.support.commands import Run
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 
 from ai500.rules.layers import LAYERS
 from tests.support import changed_records
+from tests.support.commands import Run
 from tests.support.submitted import OPTIONS, packed, submittable_run
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
-from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,8 @@ from ai500.core.errors import (
 from ai500.core.events import EventLog, read
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from tests.support.commands import SOURCE, Start
+from tests.support.commands import SOURCE, Run, Start
 from tests.support.metered import write_log
-from tests.unit.cli.conftest import Run
 
 TWO_SLOTS = (
     "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",

@@ -26,9 +26,8 @@ from ai500.core.units import human_seconds, human_si, whole_seconds
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support import synthetic_roofline
-from tests.support.commands import SOURCE
+from tests.support.commands import SOURCE, Run
 from tests.support.submitted import small_run, submittable_run
-from tests.unit.cli.conftest import Run
 
 
 @pytest.fixture

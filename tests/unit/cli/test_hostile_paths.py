@@ -19,8 +19,8 @@ import pytest
 import typer.main
 
 from ai500.cli import app
+from tests.support.commands import Run
 from tests.support.submitted import small_run
-from tests.unit.cli.conftest import Run
 
 MAX_SECONDS = 30
 DEEP = b'{"a": ' + b"[" * 100_000

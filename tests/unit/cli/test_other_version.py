@@ -14,8 +14,8 @@ from ai500.records import RunState
 from ai500.roofline.records import RooflineRecord
 from ai500.study.records import StudyPlan, StudyResult
 from ai500.submission.manifest import Info, Manifest
+from tests.support.commands import Run
 from tests.support.synthetic_run import Shape, write_synthetic_run
-from tests.unit.cli.conftest import Run
 
 COMMANDS = (
     "status", "score", "report", "check", "compare", "export --csv", "export --mllog", "resume",

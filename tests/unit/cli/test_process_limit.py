@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import SOURCE
+from tests.support.commands import AS_NOBODY, SOURCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
-NOBODY = 65534
-# The limit never binds the superuser: nobody, with the right to read and write every file, which
-# access(2) respects by the secure bit only.
-AS_NOBODY = [
-    "setpriv", f"--reuid={NOBODY}", "--clear-groups", "--securebits=+no_setuid_fixup",
-    "--inh-caps=+dac_read_search,+dac_override",
-    "--ambient-caps=+dac_read_search,+dac_override",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("processes", [2, 4, 6])
