@@ -109,7 +109,14 @@ def test_the_documented_example_runs_is_interrupted_and_resumes(
     text = script.read_text()
     assert before in text
     text = text.replace(before, f"        {gate}\n            time.sleep(0.05)\n{before}")
-    script.write_text("import time\n" + text)
+    # Member 1 dies of a second SIGTERM while it leaves, as on Slurm.
+    leaves = "            sys.exit(CHECKPOINTED)\n"
+    assert leaves in text
+    dies = "signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)"
+    text = text.replace(
+        leaves, f"            if task['member'] == 1:\n                {dies}\n{leaves}"
+    )
+    script.write_text("import time, os\n" + text)
     path = config.parent / "run"
     command = start("run", "--config", config, "--out", path, *TWO_SLOTS)
     run = RunFolder(path)

@@ -42,8 +42,9 @@ from ai500.records.run_folder import MemberFolder, RunFolder
 from ai500.train.timed_window import lock_member, timed_window
 from ai500.train.worker import INTERRUPTED_EXIT_CODE, Rank, cores_of, die_with_parent
 
-CHECKPOINTED = 75
-"""Exit code of a script that was stopped and wrote its checkpoint (EX_TEMPFAIL)."""
+STOPPED = (75, 128 + signal.SIGTERM)
+"""Exit codes of a script that was asked to stop: EX_TEMPFAIL, its checkpoint is written; and death
+by SIGTERM, for Slurm sends one too, and the second may find an interpreter that leaves."""
 POLL_SECONDS = 0.02  # resolution of the times of events that a script writes to its file
 KILL_SECONDS = 10.0  # for the ranks that are left when one failed
 
@@ -219,7 +220,7 @@ def run(task: Task, place: NodePlace) -> int:
                     meters.mark()
             # Inside the window: a script that was stopped leaves before the node is described.
             code = ranks.exit_code()
-            if ranks.stop_requested and code == CHECKPOINTED:
+            if ranks.stop_requested and code in STOPPED:
                 if reports:
                     translator.interrupted()
                 return INTERRUPTED_EXIT_CODE
