@@ -108,6 +108,4 @@ def shared_folder(slurm_folder: Path, request: pytest.FixtureRequest) -> Path:
 
     Its name contains a blank, to test the quoting of paths.
     """
-    folder = slurm_folder / f"shared {request.node.name}"
-    folder.mkdir()
-    return folder
+    return Path(tempfile.mkdtemp(prefix=f"shared {request.node.name} ", dir=slurm_folder))

@@ -37,6 +37,7 @@ from ai500.records.worker_exit import ExitCause, exit_cause
 from ai500.workloads.protocol import sample_noun
 
 LOG_TAIL_LINES = 15
+LATE_LOG_SECONDS = 60  # NFS caches a file's size for as long, unless it is mounted otherwise
 TORCHRUN_MARK = "torch/distributed/elastic/"
 MAX_SAVE_FRACTION = 0.05
 """Largest fraction of the controller's time that goes into writing jobs.json."""
@@ -117,6 +118,8 @@ class JobController:
         self._require_folder()  # members of a deleted run fail
         # A member whose job was reported lost may have finished nevertheless.
         self._collector.collect(self.views, sorted(self.views))
+        done = [member for member, job in sorted(self._jobs.items()) if job.state == "done"]
+        self._collector.await_ends(self.views, done, seconds=LATE_LOG_SECONDS)
         self._save()
         self._scheduler.close()
         return [member for member in self._tasks if not self._finished(member)]

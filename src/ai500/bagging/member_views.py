@@ -17,6 +17,7 @@ SUSPENDED = ("SUSPENDED", "STOPPED")
 """Slurm's words for a running job whose processes are stopped."""
 MAX_MEMBERS_PER_POLL = 256
 """Members whose files are read in one poll; those of a larger ensemble take turns."""
+END_POLL_SECONDS = 0.2
 
 
 @dataclass
@@ -138,6 +139,7 @@ class Collector:
         self._trial: TrialFolder = run.trial(trial)
         self._members = members
         self._followers: dict[int, events.Follower] = {}
+        self._ended: set[int] = set()
         self._turn = 0
         self._read_details = read_details
         self._number = trial
@@ -158,6 +160,8 @@ class Collector:
         for member in members:
             for event in self._follower(member).new():
                 show(views[member], event)
+                if event["event"] == "end":
+                    self._ended.add(member)
                 if event["sequence"] > self._taken[member]:
                     self._taken[member] = event["sequence"]
                     new.append({**event, "member_sequence": event["sequence"]})
@@ -166,6 +170,20 @@ class Collector:
         if new:
             events.append(self._run.events, new)
         return bool(new)
+
+    def await_ends(
+        self, views: Mapping[int, MemberView], members: Iterable[int], *, seconds: float
+    ) -> None:
+        """Collect until these members' logs show their end, or the time is over.
+
+        On a shared file system a log may grow later than the record beside it appears.
+        """
+        deadline = time.monotonic() + seconds
+        while late := [member for member in members if member not in self._ended]:
+            self.collect(views, late)
+            if self._ended.issuperset(late) or time.monotonic() > deadline:
+                return
+            time.sleep(END_POLL_SECONDS)
 
     def in_turn(self, members: Sequence[int]) -> Sequence[int]:
         """Return the next members to poll: a poll's cost does not grow with the ensemble."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,20 @@ def test_a_restarted_controller_collects_each_event_once(tmp_path: Path) -> None
         log.emit("resumed", epoch=0, step=0)
     Collector(run, trial=1, members=[0]).collect({0: MemberView(0)}, [0])
     assert [e["event"] for e in events.read(run.events)] == ["start", "resumed", "resumed"]
+
+
+def test_an_end_that_shows_late_is_waited_for(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    folder = run.trial(1).member(0)
+    folder.path.mkdir(parents=True)
+    log = events.EventLog(folder.events, trial=1, member=0, attempt=1)
+    log.emit("start")
+    collector, views = Collector(run, trial=1, members=[0]), {0: MemberView(0)}
+    collector.await_ends(views, [0], seconds=0)
+    assert [e["event"] for e in events.read(run.events)] == ["start"]
+    later = threading.Timer(0.3, log.emit, ["end"], {"epoch": 4})
+    later.start()
+    collector.await_ends(views, [0], seconds=600)
+    later.join()
+    assert [e["event"] for e in events.read(run.events)] == ["start", "end"]
+    assert views[0].epoch == 4
