@@ -15,11 +15,11 @@ from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import Submit, member_log, run_events, wait_for_event, workers
 
 MEMBERS, SLOW = 4, 2
-STOPPED_SECONDS, RUNNING_SECONDS = 0.3, 0.1
+STOPPED_SECONDS, RUNNING_SECONDS = 0.5, 0.05
 
 
 def _slow_down(run: Path, member: int, ended: threading.Event) -> None:
-    """Stop and continue a member's worker, so that it computes in a quarter of the time."""
+    """Stop and continue a member's worker, so that it computes in a tenth of the time."""
     while not ended.is_set():
         for number, pause in (
             (signal.SIGSTOP, STOPPED_SECONDS),
