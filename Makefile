@@ -65,11 +65,11 @@ run: $(VENV)/.run ## install, run class smoke, report (WORKLOAD=extreme_weather 
 	$(BIN)/ai500 run $(if $(WORKLOAD),--workload $(WORKLOAD)) $(ARGS)
 
 test: $(VENV)/.test .venv-jax debian-packages ## all tests but the long ones
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=20 -m "not long and not serial and not frameworks"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=20 -m "not long and not serial and not frameworks"
 	$(BIN)/python -m pytest -m "serial and not long"
 
 test-fast: $(VENV)/.test ## unit and paper tests that train nothing and need no Debian package
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long and not serial and not slow" tests/unit tests/paper
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not long and not serial and not slow" tests/unit tests/paper
 
 test-long: $(VENV)/.test debian-packages ## the tests that take minutes each
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations=40 -m "long and not serial and not frameworks"

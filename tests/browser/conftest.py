@@ -1,4 +1,4 @@
-"""One browser for all tests of a file."""
+"""One browser for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.support.chromium import ARGUMENTS, CHROMIUM
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Start Chromium; its event loop ends with this folder, other tests have their own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser

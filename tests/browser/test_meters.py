@@ -12,7 +12,7 @@ from ai500.metrics.trials import mean_of_trials
 from ai500.pipeline.scoring import write_report
 from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.support.chromium import TEXT_COLLISIONS
+from tests.support.chromium import TEXT_COLLISIONS, opened
 from tests.support.metered import GPU_NODE_COLUMNS, gpu_node, write_log
 from tests.support.synthetic_run import BEGAN, Shape, write_synthetic_run
 
@@ -39,14 +39,14 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_figures_of_meters_are_legible(browser: Browser, metered: RunFolder, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.goto(metered.report.as_uri())
+def test_figures_of_meters_are_legible(browser: Browser, metered: RunFolder) -> None:
+    page = opened(browser, metered.report)
     section = page.locator("section", has=page.locator("h2", has_text="Power, load"))
     assert section.locator("figure").count() == 5
     assert section.locator("polygon.band").count() == 3
-    assert page.evaluate(TEXT_COLLISIONS) == []
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate(TEXT_COLLISIONS) == [], width
     words = section.inner_text()
     assert "Metered: accelerators, on every node." in words
     assert "MFLOPS/W" in words

@@ -66,15 +66,19 @@ def test_maps_are_there_and_nothing_overlaps(
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_beside_a_map_stand_out(browser: Browser, report: Path, scheme: Any) -> None:
-    page = opened(browser, report, color_scheme=scheme)
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    style = "all => all.map(one => [getComputedStyle(one).fill, getComputedStyle(one).stroke])"
-    beside = page.locator(f"{SECTION} svg text:not(.on-map)").evaluate_all(style)
-    on_map = page.locator(f"{SECTION} svg .on-map").evaluate_all(style)
-    assert len(beside) > 50
-    assert len(on_map) > 10
-    assert min(contrast(background, fill) for fill, _ in beside) >= 4.5  # WCAG AA
-    assert min(contrast(edge, fill) for fill, edge in on_map) >= 4.5
+COLOURS = """all => all.map(getComputedStyle).map(style => [style.fill, style.stroke])"""
+SCHEMES: tuple[Any, ...] = ("light", "dark")
+
+
+def test_texts_beside_a_map_stand_out(browser: Browser, report: Path) -> None:
+    page = opened(browser, report)
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        beside = page.locator(f"{SECTION} svg text:not(.on-map)").evaluate_all(COLOURS)
+        on_map = page.locator(f"{SECTION} svg .on-map").evaluate_all(COLOURS)
+        assert len(beside) > 50
+        assert len(on_map) > 10
+        assert min(contrast(background, fill) for fill, _ in beside) >= 4.5  # WCAG AA
+        assert min(contrast(edge, fill) for fill, edge in on_map) >= 4.5
     page.close()

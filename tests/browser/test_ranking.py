@@ -37,8 +37,6 @@ from tests.support.synthetic_site import (
     visit,
 )
 
-pytestmark = pytest.mark.xdist_group("ranking")  # one browser, one site
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,9 +59,15 @@ def server(folder: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def local(folder: Path) -> str:
+    return folder.as_uri()
+
+
 @pytest.fixture(params=["file", "http"])
-def root(request: pytest.FixtureRequest, folder: Path, server: str) -> str:
-    return folder.as_uri() if request.param == "file" else server
+def root(request: pytest.FixtureRequest, local: str, server: str) -> str:
+    """Address of the site, for tests of what a browser may forbid to a file."""
+    return local if request.param == "file" else server
 
 
 @pytest.fixture
@@ -101,15 +105,15 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
     ]
 
 
-def test_numbers_are_rounded_as_everywhere_else(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html#q=halves")
+def test_numbers_are_rounded_as_everywhere_else(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html#q=halves")
     assert cells(page, "VFLOPS") == [f"{human_si(1.0625e15)}FLOPS"] == ["1.062 PFLOPS"]
     assert cells(page, "Time to quality") == [human_seconds(2.25)] == ["2.2 s"]
     assert cells(page, "Quality") == ["0.7812 / 0.759 ✓"]
 
 
-def test_ranks_that_the_trials_leave_open_are_marked(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_ranks_that_the_trials_leave_open_are_marked(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     shown = [STANDINGS[entry.id] for entry in rows(page)]
     marks = [cell.split()[1:] for cell in cells(page, "Rank")]
     assert marks == [
@@ -127,8 +131,8 @@ def test_ranks_that_the_trials_leave_open_are_marked(page: Page, folder: Path) -
     ]
 
 
-def test_the_chart_is_that_of_the_list_that_is_shown(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_the_chart_is_that_of_the_list_that_is_shown(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     chart = page.locator("#top figure:visible")
     assert chart.locator("rect.bar").count() == 10
     first = best(FIRST)[0]
@@ -142,11 +146,11 @@ def test_the_chart_is_that_of_the_list_that_is_shown(page: Page, folder: Path) -
     assert chart.count() == 0, "ranks of several lists do not compare"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_charts_of_each_list(page: Page, root: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{root}/charts.html")
-    assert page.evaluate(TEXT_COLLISIONS) == []
+def test_the_charts_of_each_list(page: Page, local: str) -> None:
+    page.goto(f"{local}/charts.html")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(TEXT_COLLISIONS) == [], width
     section = page.locator("main section").first
     ranked_entries = best(FIRST)
     size = section.locator("figure", has_text="VFLOPS against accelerators")
@@ -163,9 +167,9 @@ def test_the_charts_of_each_list(page: Page, root: str, width: int) -> None:
     assert f"{human_si(ranked_entries[0].flops)}FLOPS" in row.inner_text()
 
 
-def test_a_phone_shows_entries_before_filters_and_charts(page: Page, folder: Path) -> None:
+def test_a_phone_shows_entries_before_filters_and_charts(page: Page, local: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{folder.as_uri()}/index.html")
+    page.goto(f"{local}/index.html")
     top = {name: page.locator(name).first.bounding_box() for name in ("#list tbody tr", "#top")}
     entries, chart = top["#list tbody tr"], top["#top"]
     assert entries is not None and entries["y"] < 844, "an entry is on the first screen"
@@ -175,17 +179,17 @@ def test_a_phone_shows_entries_before_filters_and_charts(page: Page, folder: Pat
     assert page.locator("#controls").is_visible()
 
 
-def test_every_column_is_explained_without_hovering(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_every_column_is_explained_without_hovering(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     titles = page.locator("#list th[data-key]").evaluate_all("all => all.map(h => h.title)")
     page.get_by_text("How to read the columns").click()
     explained = page.locator("#columns + dl dd").all_inner_texts()
     assert explained == titles and all(titles)
 
 
-def test_rooflines_of_both_entries_compare(page: Page, root: str) -> None:
+def test_rooflines_of_both_entries_compare(page: Page, local: str) -> None:
     a, b, without = ENTRIES[0], ENTRIES[1], ENTRIES[2]
-    page.goto(f"{root}/compare.html#a={a.id}&b={b.id}")
+    page.goto(f"{local}/compare.html#a={a.id}&b={b.id}")
     page.locator("#result .drawings svg").nth(1).wait_for()
     figures = page.locator("#result .drawings figure")
     assert [text.partition(":")[0] for text in figures.locator("h3").all_inner_texts()] == [
@@ -195,7 +199,7 @@ def test_rooflines_of_both_entries_compare(page: Page, root: str) -> None:
     assert drawn > 100
     assert figures.locator("text").filter(has_text=HOSTILE).count() == 2
     page.goto("about:blank")
-    page.goto(f"{root}/compare.html#a={a.id}&b={without.id}")
+    page.goto(f"{local}/compare.html#a={a.id}&b={without.id}")
     page.locator("#result h2").nth(10).wait_for()
     assert f"No roofline submitted: {without.system}" in page.locator("#result").inner_text()
 
@@ -207,8 +211,8 @@ CLICK = """key => {
 }"""
 
 
-def test_every_column_sorts_both_ways(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_every_column_sorts_both_ways(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     headers = page.eval_on_selector_all(
         "#list th[data-key]", "all => all.map(header => [header.dataset.key, header.dataset.first])"
     )
@@ -224,8 +228,8 @@ def test_every_column_sorts_both_ways(page: Page, folder: Path) -> None:
             assert None not in values[: len(known)], "values that were not measured are last"
 
 
-def test_pages_follow_each_other(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_pages_follow_each_other(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     expected = best(FIRST)
     assert len(expected) > 50
     assert page.locator("#previous").is_disabled()
@@ -236,8 +240,8 @@ def test_pages_follow_each_other(page: Page, folder: Path) -> None:
     assert page.locator("#page").inner_text().startswith("page 1")
 
 
-def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
-    page.goto(f"{root}/index.html")
+def test_filters_and_the_places_of_an_edition(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     page.get_by_label("Edition").select_option("2026-05")
     page.get_by_label("Organization").select_option("Test Centre")
     page.locator("#every").check()
@@ -255,8 +259,8 @@ def test_filters_and_the_places_of_an_edition(page: Page, root: str) -> None:
     assert known == sorted(known)
 
 
-def test_another_list_is_a_filter_away(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_another_list_is_a_filter_away(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     page.get_by_label("Workload").select_option("extreme_weather")
     assert rows(page) == best(("extreme_weather", "full", "hardware"))[:50]
     page.get_by_label("Workload").select_option("*")
@@ -266,8 +270,8 @@ def test_another_list_is_a_filter_away(page: Page, folder: Path) -> None:
     assert system.locator("small").count() == 2
 
 
-def test_search_finds_and_says_when_nothing_matches(page: Page, root: str) -> None:
-    page.goto(f"{root}/index.html")
+def test_search_finds_and_says_when_nothing_matches(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     page.locator("#search").fill("DEMO mi300")
     assert rows(page) == []
     page.locator("#search").fill("sample mi300")
@@ -299,8 +303,8 @@ def test_a_view_can_be_linked(page: Page, browser: Browser, root: str) -> None:
     page.wait_for_url("**/index.html#")
 
 
-def test_a_strange_link_still_shows_a_list(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html#sort=__proto__&page=-7&pick=x,y&level=%3Cb%3E&dir=7")
+def test_a_strange_link_still_shows_a_list(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html#sort=__proto__&page=-7&pick=x,y&level=%3Cb%3E&dir=7")
     assert page.locator("#empty").is_visible()
     page.locator("#clear").click()
     assert len(rows(page)) == 50
@@ -347,8 +351,8 @@ def test_two_entries_compare_layer_by_layer(page: Page, root: str) -> None:
     assert row.locator("td").all_inner_texts() == [b.accelerator, a.accelerator]
 
 
-def test_the_comparison_offers_what_is_searched(page: Page, root: str) -> None:
-    page.goto(f"{root}/compare.html")
+def test_the_comparison_offers_what_is_searched(page: Page, local: str) -> None:
+    page.goto(f"{local}/compare.html")
     for side, text in (("First", "synthetic 00003"), ("Second", "synthetic 00004")):
         page.get_by_label(f"{side} entry", exact=True).locator("input").fill(text)
         page.locator(".found button").first.click()
@@ -357,15 +361,15 @@ def test_the_comparison_offers_what_is_searched(page: Page, root: str) -> None:
     assert "Synthetic 00004" in page.locator(".chosen").nth(1).inner_text()
 
 
-def test_entries_of_different_lists_are_not_called_better(page: Page, folder: Path) -> None:
+def test_entries_of_different_lists_are_not_called_better(page: Page, local: str) -> None:
     a, b = LISTS[FIRST][0], LISTS["extreme_weather", "full", "hardware"][0]
-    page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
+    page.goto(f"{local}/compare.html#a={a.id}&b={b.id}")
     page.locator("#result h2").nth(10).wait_for()
     assert "do not compare" in page.locator("#result .verdict").inner_text()
     assert page.locator(".better").count() == 0
 
 
-def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> None:
+def test_per_watt_is_better_only_of_the_same_parts(page: Page, local: str) -> None:
     metered = [entry for entry in LISTS[FIRST] if entry.power_coverage is not None]
     a = metered[0]
     other = next(entry for entry in metered if entry.power_coverage != a.power_coverage)
@@ -376,30 +380,30 @@ def test_per_watt_is_better_only_of_the_same_parts(page: Page, folder: Path) -> 
     row = page.locator("tr", has=page.locator('th:text-is("VFLOPS per watt")'))
     for b, better in ((other, 0), (same, 1)):
         page.goto("about:blank")
-        page.goto(f"{folder.as_uri()}/compare.html#a={a.id}&b={b.id}")
+        page.goto(f"{local}/compare.html#a={a.id}&b={b.id}")
         page.locator("#result h2").nth(10).wait_for()
         assert row.locator(".better").count() == better
         covered = [text.partition(" of ")[2] for text in row.locator("td").all_inner_texts()]
         assert covered == [a.power_coverage, b.power_coverage]
-    page.goto(f"{folder.as_uri()}/index.html#q={a.system}&edition={a.edition}")
+    page.goto(f"{local}/index.html#q={a.system}&edition={a.edition}")
     assert cells(page, "VFLOPS/W")[0].splitlines()[1] == a.power_coverage
 
 
-def test_an_entry_compares_with_itself(page: Page, folder: Path) -> None:
+def test_an_entry_compares_with_itself(page: Page, local: str) -> None:
     entry = ENTRIES[0].id
-    page.goto(f"{folder.as_uri()}/compare.html#a={entry}&b={entry}")
+    page.goto(f"{local}/compare.html#a={entry}&b={entry}")
     page.locator("#result h2").nth(10).wait_for()
     assert page.locator("#result .differs").count() == 0
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{root}/history.html")
+def test_history_has_a_line_for_each_list(page: Page, local: str) -> None:
+    page.goto(f"{local}/history.html")
     assert page.locator("svg").count() == len(LISTS)
     assert page.locator("svg polyline.ensemble").count() == len(LISTS)
     assert page.locator("svg polyline.member").count() > 0
-    assert page.evaluate(TEXT_COLLISIONS) == []
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(TEXT_COLLISIONS) == [], width
     link = page.locator("main table a").first
     led = link.get_attribute("href")
     link.click()
@@ -407,17 +411,17 @@ def test_history_has_a_line_for_each_list(page: Page, root: str, width: int) -> 
     assert page.locator(".verdict").count() == 1
 
 
-def test_an_entry_shows_its_places_and_its_history(page: Page, root: str) -> None:
+def test_an_entry_shows_its_places_and_its_history(page: Page, local: str) -> None:
     entry = next(entry for entry in ENTRIES if STANDINGS[entry.id].rank is None)
-    page.goto(f"{root}/entries/{entry.id}.html")
+    page.goto(f"{local}/entries/{entry.id}.html")
     assert "Not ranked by itself" in page.locator(".verdict").inner_text()
     assert page.locator("svg polyline.ensemble").count() == 1
     page.get_by_text("compare", exact=True).click()
     page.locator("#result h2").nth(10).wait_for()
 
 
-def test_a_script_in_a_submission_is_text(page: Page, root: str) -> None:
-    for where in visit(page, root):
+def test_a_script_in_a_submission_is_text(page: Page, local: str) -> None:
+    for where in visit(page, local):
         if where == "index.html":
             page.locator("#search").fill("alert(1)")
             assert page.locator("#list tbody a").inner_text() == HOSTILE
@@ -438,8 +442,8 @@ def test_nothing_but_the_sites_own_files_is_asked_for(page: Page, root: str) -> 
     assert [url for url in asked if not url.startswith(root)] == []
 
 
-def test_the_keyboard_alone_is_enough(page: Page, folder: Path) -> None:
-    page.goto(f"{folder.as_uri()}/index.html")
+def test_the_keyboard_alone_is_enough(page: Page, local: str) -> None:
+    page.goto(f"{local}/index.html")
     press = page.keyboard.press
     focused = "document.activeElement.closest('[data-key]')?.dataset.key"
     press("/")
@@ -462,38 +466,41 @@ def test_the_keyboard_alone_is_enough(page: Page, folder: Path) -> None:
     page.wait_for_url(f"**/entries/{first.id}.html")
 
 
-@pytest.mark.parametrize("width", [360, 390, 800, 1280])
-def test_no_page_scrolls_sideways(page: Page, folder: Path, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
-    for where in visit(page, folder.as_uri()):
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+def test_no_page_scrolls_sideways(page: Page, local: str) -> None:
+    for where in visit(page, local):
+        for width in (360, 390, 800, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, where
 
 
-def test_a_phone_shows_cards_that_sort(page: Page, folder: Path) -> None:
+def test_a_phone_shows_cards_that_sort(page: Page, local: str) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
-    page.goto(f"{folder.as_uri()}/index.html")
+    page.goto(f"{local}/index.html")
     page.locator('[data-key="flops"] button').click()
     shown = [entry.flops for entry in rows(page)]
     assert shown == sorted(shown, reverse=True)
     assert page.locator("#list tbody td").first.evaluate("cell => cell.offsetWidth") < 328
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out(page: Page, folder: Path, scheme: Any) -> None:
-    page.emulate_media(color_scheme=scheme)
-    for where in visit(page, folder.as_uri()):
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (luminance(background) > 0.5) == (scheme == "light")
-        inks: dict[str, str] = page.evaluate(INKS)
-        assert len(inks) > 2
-        for colours, element in inks.items():
-            ink, behind = colours.split("|")
-            assert contrast(ink, behind) >= 4.5, f"{where}, {element}: {colours}"  # WCAG AA
+SCHEMES: tuple[Any, ...] = ("light", "dark")
 
 
-def test_paper_is_white_and_without_controls(page: Page, folder: Path) -> None:
+def test_text_stands_out(page: Page, local: str) -> None:
+    for where in visit(page, local):
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (luminance(background) > 0.5) == (scheme == "light")
+            inks: dict[str, str] = page.evaluate(INKS)
+            assert len(inks) > 2
+            for colours, element in inks.items():
+                ink, behind = colours.split("|")
+                assert contrast(ink, behind) >= 4.5, f"{where}, {element}: {colours}"  # WCAG AA
+
+
+def test_paper_is_white_and_without_controls(page: Page, local: str) -> None:
     page.emulate_media(color_scheme="dark", media="print")
-    page.goto(f"{folder.as_uri()}/index.html")
+    page.goto(f"{local}/index.html")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("#controls").is_visible()
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")

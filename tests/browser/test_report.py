@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Dialog
 from ai500.pipeline.scoring import write_report
 from ai500.records.run_folder import RunFolder
 from tests.support import changed_records
-from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance, opened
+from tests.support.chromium import TEXT_COLLISIONS, WIDTHS, contrast, luminance, opened
 from tests.support.synthetic_run import Shape, official_shape, write_synthetic_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -53,33 +53,22 @@ def written(path: Path, shape: Shape) -> Path:
     return run.report
 
 
-@pytest.mark.parametrize(
-    ("width", "media"), [(1280, "screen"), (800, "screen"), (390, "screen"), (680, "print")]
-)
-def test_no_text_of_a_figure_overlaps_or_is_clipped(
-    browser: Browser, report: Path, width: int, media: Any
-) -> None:
-    page = opened(browser, report, viewport={"width": width, "height": 900})
-    page.emulate_media(media=media)
+CUT_OFF = """all => all.filter(box => box.scrollWidth > box.clientWidth)
+    .map(box => box.getAttribute('aria-label') + ': ' + box.innerText.slice(0, 80))"""
+"""Tables with a part out of sight."""
+
+
+def test_nothing_overlaps_is_clipped_or_cut_off(browser: Browser, report: Path) -> None:
+    """Neither texts of figures nor tables: a seed, in the last column, has up to 19 digits."""
+    page = opened(browser, report)
     assert page.locator("svg").count() >= 4
-    assert page.evaluate(TEXT_COLLISIONS) == []
-    page.close()
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_never_scrolls_sideways(browser: Browser, report: Path, width: int) -> None:
-    page = opened(browser, report, viewport={"width": width, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.close()
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_table_is_cut_off(browser: Browser, report: Path, width: int) -> None:
-    """A seed has up to 19 digits, and is the last column of the widest table."""
-    page = opened(browser, report, viewport={"width": width, "height": 900})
-    cut = """all => all.filter(box => box.scrollWidth > box.clientWidth)
-        .map(box => box.getAttribute('aria-label') + ': ' + box.innerText.slice(0, 80))"""
-    assert page.locator(".scroll").evaluate_all(cut) == []
+    for width, media in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media=media)
+        assert page.evaluate(TEXT_COLLISIONS) == [], width
+        if media == "screen" and width != 800:
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.locator(".scroll").evaluate_all(CUT_OFF) == [], width
     page.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -21,7 +20,7 @@ from ai500.roofline.records import (
     RooflineRecord,
     RunPlacement,
 )
-from tests.support.chromium import TEXT_COLLISIONS
+from tests.support.chromium import TEXT_COLLISIONS, WIDTHS, opened
 
 SPEEDS = {
     "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},
@@ -81,18 +80,14 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("width", "media"), [(1280, "screen"), (800, "screen"), (390, "screen"), (680, "print")]
-)
-def test_no_text_overlaps_or_is_clipped(
-    browser: Browser, page_file: Path, width: int, media: Any
-) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(page_file.as_uri())
-    page.emulate_media(media=media)
+def test_no_text_overlaps_or_is_clipped(browser: Browser, page_file: Path) -> None:
+    page = opened(browser, page_file)
     assert page.locator("svg").count() == 4
-    assert page.evaluate(TEXT_COLLISIONS) == []
-    if media == "screen":
-        assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.locator("img").count() == 0
+    for width, media in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media=media)
+        assert page.evaluate(TEXT_COLLISIONS) == [], width
+        if media == "screen":
+            assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support.chromium import contrast
-from tests.support.docs_examples import ROOT
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -24,11 +21,8 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+def address(site: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -68,9 +62,9 @@ def test_the_search_finds_a_key(browser: Browser, address: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["index", "gallery", "commands", "papers", "rules"])
-def test_no_page_scrolls_sideways(browser: Browser, address: str, name: str, width: int) -> None:
+def test_no_page_scrolls_sideways(browser: Browser, address: str, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(f"{address}/{name}.html")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for name in ("index", "gallery", "commands", "papers", "rules"):
+        page.goto(f"{address}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
     page.close()

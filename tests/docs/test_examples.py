@@ -24,7 +24,6 @@ from tests.support.docs_examples import (
 )
 from tests.support.submitted import packed, submittable_run
 
-pytestmark = pytest.mark.xdist_group("examples of the docs")
 """One worker prepares the folder, once."""
 
 

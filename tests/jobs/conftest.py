@@ -25,15 +25,6 @@ from tests.support.slurm.running import (
 # Imported here and nowhere else: a fixture that two modules import is made twice.
 __all__ = ["run_ensemble", "shared_store", "submit", "undisturbed", "undisturbed_pairs"]
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under xdist one worker runs all tests of this folder: they share one cluster."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("slurm"))
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(

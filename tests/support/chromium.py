@@ -17,6 +17,10 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+WIDTHS: list[tuple[int, Any]] = [
+    (1280, "screen"), (800, "screen"), (390, "screen"), (680, "print"),
+]  # fmt: skip
+"""Widths in pixels of a desktop, a tablet, a phone and a sheet of paper, and their medium."""
 TEXT_COLLISIONS = """() => {
   const found = [];
   for (const svg of document.querySelectorAll('svg')) {

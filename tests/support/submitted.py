@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,19 +56,20 @@ def packed(
 def with_members_logs(run: RunFolder) -> RunFolder:
     """Add the files of `ai500 run` that a synthetic run lacks: tasks, trials, members' logs."""
     plan = run_folder.read(Plan, run.plan)
-    log = list(events.read(run.events))
-    run.events.unlink()
-    numbers: dict[tuple[int, int], int] = {}
-    for event in log:
+    log, members = [], defaultdict(list)
+    for event in events.read(run.events):
         if event["event"] in MEMBER_EVENTS:
-            key = (event["trial"], event["member"])
-            numbers[key] = event["sequence"] = numbers.get(key, 0) + 1
-            member = run.trial(key[0]).member(key[1])
-            member.path.mkdir(parents=True, exist_ok=True)
-            events.append(member.events, [event])
-            events.append(run.events, [event | {"member_sequence": event["sequence"]}])
+            own = members[event["trial"], event["member"]]
+            own.append(event | {"sequence": len(own) + 1})
+            log.append(own[-1] | {"member_sequence": len(own)})
         else:
-            events.append(run.events, [event])
+            log.append(event)
+    run.events.unlink()
+    events.append(run.events, log)
+    for (trial, member), own in members.items():
+        folder = run.trial(trial).member(member)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        events.append(folder.events, own)
     config = configuration.load(run.config)
     for number in range(1, plan.trials + 1):
         trial = run.trial(number)

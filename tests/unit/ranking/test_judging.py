@@ -16,7 +16,7 @@ from ai500.ranking.judging import File, Judge, find_submissions
 from ai500.submission import archive, packing
 from tests.support.submitted import contents, packed, small_run, submittable_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ranking")]
+pytestmark = pytest.mark.slow
 
 HOSTILE = """
 import os, signal

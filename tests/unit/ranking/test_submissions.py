@@ -27,8 +27,6 @@ from tests.support.submitted import OPTIONS, packed, small_run, submittable_run
 from tests.support.synthetic_list import TITLE, judged, snapshot, submission
 from tests.support.synthetic_roofline import synthetic_roofline
 
-pytestmark = pytest.mark.xdist_group("ranking")  # one folder of submissions
-
 
 @pytest.mark.parametrize("vflops", [2e307, 1e-40, 0.0, float("nan")])
 def test_an_implausible_score_is_rejected(vflops: float, submitted: Submitted) -> None:
