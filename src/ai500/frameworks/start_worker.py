@@ -18,6 +18,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 INTERRUPTED = 143  # exit code of a rank that stopped on request, with its checkpoint written
+LACKING = 3  # exit code: the environment lacks something
 KILL_SECONDS = 10.0  # for the ranks that are left when one failed
 
 
@@ -80,9 +81,20 @@ def main() -> int:
     if arguments.ranks:
         return launch(arguments)
     import_ai500()
-    from ai500.train import worker
+    try:
+        from ai500.train import worker
 
-    return worker.main("ai500.frameworks.array_member:run")
+        return worker.main("ai500.frameworks.array_member:run")
+    except ModuleNotFoundError as error:
+        lacking = (error.name or "").partition(".")[0]
+        if lacking == "ai500":
+            raise
+        print(
+            f"error: {sys.executable} has no {lacking} on {os.uname().nodename}. Install it there, "
+            "or name another interpreter in framework.python.",
+            file=sys.stderr,
+        )
+        return LACKING
 
 
 if __name__ == "__main__":

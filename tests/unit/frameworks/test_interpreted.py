@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -12,15 +13,16 @@ import pytest
 
 from ai500 import config as configuration
 from ai500.core.errors import ConfigError, EnvironmentLacksError
-from ai500.frameworks.interpreted import Interpreted
+from ai500.frameworks.interpreted import START, Interpreted
 from ai500.frameworks.jax import JAX
 from ai500.frameworks.mindspore import MINDSPORE
 from ai500.frameworks.protocol import NodePlace
 from ai500.frameworks.tensorflow import TENSORFLOW
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
-from ai500.records import Plan
+from ai500.records import FrameworkChoice, Plan, Slot, run_folder
 from ai500.records.run_folder import MemberFolder
+from ai500.workloads.image_classification import CLASSES
 from tests.support.small_search import task as small_task
 
 
@@ -165,6 +167,24 @@ def test_this_interpreter_is_the_default() -> None:
             machine.describe(),
         )
     assert caught.value.value == sys.executable
+
+
+def test_a_node_without_the_framework_is_named_in_the_members_log(tmp_path: Path) -> None:
+    task = dataclasses.replace(
+        small_task(tmp_path),
+        workload="image_classification",
+        definition=CLASSES["smoke"],
+        slots=(Slot(0, "cpu", ()),),
+        framework=FrameworkChoice("jax"),
+        search=None,
+    )
+    folder = MemberFolder(Path(task.folder))
+    run_folder.write(folder.task, task)
+    done = subprocess.run(
+        [sys.executable, START, folder.task], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert done.stderr.startswith(f"error: {sys.executable} has no jax on ")
 
 
 def test_ranks_of_a_member_that_straddles_nodes_are_numbered_node_by_node(tmp_path: Path) -> None:
