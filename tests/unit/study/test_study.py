@@ -68,6 +68,17 @@ def test_speed_is_doubted_where_it_means_nothing(
     assert (issues == ()) if word is None else any(word in issue for issue in issues)
 
 
+def test_members_that_share_are_the_subject_of_their_study_and_else_a_doubt() -> None:
+    shape = Shape(members=4, slots=2, members_per_accelerator=2)
+    plan, machine = make_plan(shape), replace(make_system(shape), cores=4)
+    found = [
+        timing_issues(plan, machine, events=[], conditions=None, measures_sharing=subject)
+        for subject in (False, True)
+    ]
+    assert [len(issues) for issues in found] == [1, 0]
+    assert [name for name, study in STUDIES.items() if study.measures_sharing] == ["sharing"]
+
+
 def test_an_interrupted_run_is_no_measure_of_speed() -> None:
     shape = Shape(members=1, slots=1)
     issues = timing_issues(
