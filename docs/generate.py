@@ -406,24 +406,49 @@ def _points_of(study: str) -> list[dict[str, str]]:
 
 
 def _study_examples() -> Iterator[str]:
-    """Tabulate every point of the shipped studies."""
-    yield "| study | point | M | P_degree | waves | GFLOPS | quality | time | speed |\n"
-    yield "|---|---|---|---|---|---|---|---|---|\n"
+    """Tabulate every point of the shipped studies, and state what two of them show."""
+    yield "| study | machine | point | M | P_degree | waves | GFLOPS | quality | time | speed |\n"
+    yield "|---|---|---|---|---|---|---|---|---|---|\n"
     for folder in sorted((EXAMPLES / "studies").iterdir()):
         for point in _points_of(folder.name):
             meaningful = "meaningful" if point["speed_meaningful"] == "yes" else "not meaningful"
             cells = (
                 f"`{folder.name}`",
+                _machine_of(folder),
                 point["label"],
                 point["ensemble_size"],
                 point["parallel_degree"],
                 point["waves"],
-                f"{float(point['flops']) / 1e9:.1f}",
+                f"{float(point['flops']) / 1e9:,.1f}",
                 f"{float(point['ensemble_quality']):.3f}",
                 f"{float(point['seconds']):.0f} s",
                 meaningful,
             )
             yield f"| {' | '.join(cells)} |\n"
+    yield "\n"
+    most, *_, least = sorted(_points_of("tradeoff"), key=lambda row: int(row["parallel_degree"]))
+    slow, fast = (float(row["model_samples_per_second"]) for row in (most, least))
+    share = float(least["seconds"]) / float(most["seconds"])
+    lost = 100 * (float(most["ensemble_quality"]) - float(least["ensemble_quality"]))
+    yield (
+        f"`tradeoff` (V3 Fig. 7): a model of M = {least['ensemble_size']} trains {fast:,.0f} "
+        f"images/s, one of M = {most['ensemble_size']} {slow:,.0f} ({fast / slow:.2f} times).\nM = "
+        f"{least['ensemble_size']} is finished in {share:.2f} of the time; its quality is "
+        f"{lost:.1f} points lower.\n"
+    )
+    one, two = _points_of("sharing")[:2]
+    yield (
+        f"`sharing`: {two['ensemble_size']} members of `language_model`, class `workstation`, on "
+        f"one H200 in {two['precision']}\nreach {float(two['flops']) / float(one['flops']):.2f} "
+        f"times the FLOPS of one, at {float(two['watts']):.0f} W instead of "
+        f"{float(one['watts']):.0f}.\n"
+    )
+
+
+def _machine_of(study: Path) -> str:
+    """Return the accelerators of a shipped study, without processor and host."""
+    hardware = json.loads((study / "result.json").read_text(encoding="utf-8"))["hardware"]
+    return str(hardware).partition(" (")[0].partition(" of ")[0]
 
 
 def _search_examples() -> Iterator[str]:

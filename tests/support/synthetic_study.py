@@ -97,6 +97,8 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
             varied(base, name, label, speed=1 - 0.1 * index, quality=0.8 - 0.001 * index)
             for index, (name, label) in enumerate((("pytorch", "PyTorch"), ("jax", "JAX")))
         ]
+    if study == "sharing":
+        return [_sharing(base, shared) for shared in (1, 2, 4, 8)]
     if study == "data-parallel":
         points = []
         for n in (1, 2, 4, 8):
@@ -110,6 +112,16 @@ def points_of(study: str, base: PointResult) -> list[PointResult]:
         varied(base, f"seed-{s}", f"seed {s}", speed=1 + 0.01 * s, quality=0.8 + 0.002 * s, seed=s)
         for s in range(1, 6)
     ]
+
+
+def _sharing(base: PointResult, shared: int) -> PointResult:
+    """Members on one accelerator: each more adds less."""
+    point = varied(base, f"k{shared}", f"{shared} per accelerator", members=shared,
+                   speed=2 - 1 / shared, quality=0.78 + 0.01 * shared)  # fmt: skip
+    score = replace(
+        point.score, system_scale=1, members_per_accelerator=shared, seconds=20.0 * shared
+    )
+    return replace(point, score=score)
 
 
 def _tradeoff(base: PointResult, degree: int) -> PointResult:

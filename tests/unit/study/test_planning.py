@@ -56,6 +56,20 @@ def test_tradeoff_fills_the_system_in_every_way(cluster: StudyContext) -> None:
     assert len(sizes) == len(points) == 7
 
 
+def test_sharing_doubles_the_members_of_every_accelerator(cluster: StudyContext) -> None:
+    study, options = STUDIES["sharing"], StudyOptions(max_members=32)
+    plans = [cluster.plan_for(point.overrides) for point in study.points(cluster, options)]
+    assert [plan.members_per_accelerator for plan in plans] == [1, 2, 4]
+    assert [plan.ensemble_size for plan in plans] == [8, 16, 32]  # a node of eight each: P = 8
+    assert {(plan.system_scale, plan.waves) for plan in plans} == {(64, 1)}
+    alone = cluster.config_for({"parallel.degree": 1, "system.scale": 1})
+    one = replace(cluster, config=alone, plan=cluster.plan_for(
+        {"parallel.degree": 1, "system.scale": 1}))  # fmt: skip
+    sizes = [one.plan_for(point.overrides).ensemble_size for point in
+             study.points(one, StudyOptions())]  # fmt: skip
+    assert sizes == [1, 2, 4, 8]
+
+
 def test_data_parallel_compares_the_same_accelerators(cluster: StudyContext) -> None:
     points = STUDIES["data-parallel"].points(cluster, StudyOptions())
     plans = {point.name: cluster.plan_for(point.overrides) for point in points}

@@ -69,6 +69,17 @@ def test_speed_is_doubted_where_it_means_nothing(
     assert (issues == ()) if word is None else any(word in issue for issue in issues)
 
 
+def test_members_that_share_are_the_subject_of_their_study_and_else_a_doubt() -> None:
+    shape = Shape(members=4, slots=2, members_per_accelerator=2)
+    plan, machine = make_plan(shape), replace(make_system(shape), cores=4)
+    found = [
+        timing_issues(plan, machine, events=[], conditions=None, measures_sharing=subject)
+        for subject in (False, True)
+    ]
+    assert [len(issues) for issues in found] == [1, 0]
+    assert [name for name, study in STUDIES.items() if study.measures_sharing] == ["sharing"]
+
+
 def test_an_interrupted_run_is_no_measure_of_speed() -> None:
     shape = Shape(members=1, slots=1)
     issues = timing_issues(
@@ -221,12 +232,16 @@ def test_table_8_stands_beside_our_own_gain(base: PointResult) -> None:
 
 
 def test_the_shipped_example_of_fig_7_has_the_papers_order() -> None:
-    """M = 1: its one model is the faster, and finished first."""
+    """The speed of one model rises as M falls, the run ends earlier, and quality falls."""
     result = run_folder.read(StudyResult, EXAMPLES / "tradeoff" / "result.json")
     points = {point.score.ensemble_size: point for point in result.points}
     speed = {size: point.model_samples_per_second or 0.0 for size, point in points.items()}
-    assert speed[1] > speed[2] > 0
-    assert points[1].score.seconds < points[2].score.seconds
+    assert all(point.timing_valid for point in result.points)
+    assert speed[1] > speed[2] > speed[4] > speed[8] > 0
+    seconds = [points[size].score.seconds for size in (1, 2, 4, 8)]
+    assert seconds == sorted(seconds)
+    quality = [points[size].ensemble_quality for size in (1, 2, 4, 8)]
+    assert quality == sorted(quality)
     with (EXAMPLES / "tradeoff" / "points.csv").open(newline="") as file:
         rows = {int(row["ensemble_size"]): row for row in csv.DictReader(file)}
     assert float(rows[1]["model_samples_per_second"]) == pytest.approx(speed[1])
