@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
+
 from tests.support.docs_examples import ROOT
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,8 +21,9 @@ from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.metrics.node_health import Sign, trial_signs
-from ai500.records import Plan, run_folder
+from ai500.records import JobRecord, Plan, run_folder
 from ai500.records.run_folder import RunFolder
+from ai500.records.worker_exit import exit_remedy
 
 FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
 """Time between two looks at a run: on a terminal, and in a log file."""
@@ -119,10 +121,21 @@ def _show_status(folder: RunFolder, *, as_json: bool) -> None:
             "jobs are still running; no controller is attached", soft_wrap=True, markup=False
         )
     if state in ("stopped", "detached"):
-        console.print(f"to continue: ai500 resume {path}", soft_wrap=True, markup=False)
+        for line in _advice(folder, number, views):
+            console.print(line, soft_wrap=True, markup=False)
     for file in (folder.score, folder.report):
         if file.exists():
             console.print(str(file), soft_wrap=True, markup=False)
+
+
+def _advice(folder: RunFolder, number: int, views: Sequence[MemberView]) -> list[str]:
+    """Return how to continue: a resume, or what failed members need before it."""
+    run = str(folder.path)
+    failed = {view.member for view in views if view.state == "failed"}
+    jobs = run_folder.read_all(JobRecord, folder.trial(number).jobs) if failed else []
+    causes = {job.cause for job in jobs if job.member in failed}
+    remedies = {exit_remedy(cause, run=run) for cause in causes} - {exit_remedy(None, run=run)}
+    return sorted(remedies) or [f"to continue: ai500 resume {run}"]
 
 
 def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:

@@ -28,8 +28,10 @@ from ai500.core.errors import (
 from ai500.core.events import EventLog, read
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
+from tests.support import changed_records
 from tests.support.commands import SOURCE, Run, Start
 from tests.support.metered import write_log
+from tests.support.synthetic_run import Shape, write_synthetic_run
 
 TWO_SLOTS = (
     "--set", "system.accelerators_per_node=2", "--set", "system.cores_per_slot=1",
@@ -373,6 +375,24 @@ def test_status_of_a_finished_run_fits_80_columns(ai500: Run, finished_run: Path
     assert code == 0
     assert "2 of 2 members done" in out
     assert fits(out, but_for=finished_run)
+
+
+@pytest.mark.parametrize(
+    ("cause", "resumes"), [("signal", True), ("out_of_memory", False), ("not_started", False)]
+)
+def test_status_advises_what_a_failed_member_needs(
+    ai500: Run, tmp_path: Path, cause: str, resumes: bool
+) -> None:
+    run = write_synthetic_run(tmp_path / "run", Shape(trials=1, failed=frozenset({1})))
+    run.score.unlink()
+    run.trial(1).score.unlink(missing_ok=True)
+    jobs = changed_records.load(run.trial(1).jobs)
+    jobs[1] |= {"exit_code": 137, "cause": cause}
+    changed_records.save(run.trial(1).jobs, jobs)
+    code, out, _ = ai500("status", run.path)
+    assert code == 0
+    assert (f"to continue: ai500 resume {run.path}" in out) == resumes
+    assert ("A resume alone would" in out) != resumes
 
 
 def test_status_names_an_outage_of_the_scheduler(

@@ -89,6 +89,15 @@ def test_the_newest_generation_is_used(path: Path) -> None:
     assert (sealed.path, sealed.payload, damaged) == (path, NEW, [])
 
 
+@pytest.mark.parametrize(("length", "is_read"), [(1 << 16, True), ((1 << 16) + 1, False)])
+def test_a_seal_of_any_length_is_not_read(path: Path, length: int, is_read: bool) -> None:
+    magic, seal, payload = path.read_bytes().split(b"\n", 2)
+    path.write_bytes(b"\n".join((magic, seal.ljust(length - 1), payload)))
+    sealed, _ = checkpoint_file.newest(path, owner=OWNER)
+    assert sealed is not None
+    assert (sealed.path == path) == is_read
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_one_falls_back_to_the_one_before(path: Path, name: str) -> None:
     DAMAGES[name](path)
