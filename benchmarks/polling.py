@@ -4,8 +4,8 @@
 
 A real Slurm of virtual nodes (tests/support/slurm/cluster.py) with the real job controller; the
 members sleep, so that nothing changes. All are submitted; as many run as the nodes hold, four each.
-Each size is followed both ways of `scheduler.follow`. Judged: the number of requests does not
-depend on the members, none is for the whole job table, and events need none for jobs.
+Each size is followed both ways of `scheduler.follow`. Judged: a query is one request for jobs,
+whatever the number of members, none is for the whole job table, and events need none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 if __name__ == "__main__":  # the repository's root, for the tests' cluster
@@ -30,6 +31,21 @@ WHOLE_TABLE = "REQUEST_JOB_INFO"
 CPUS = 4
 
 
+@dataclass(frozen=True)
+class Requests:
+    """Requests that slurmctld had from one way of following."""
+
+    follow: str
+    queries: int
+    """Queries of the job controller."""
+    by_type: dict[str, int]
+
+    @property
+    def of_jobs(self) -> int:
+        """Number of requests for jobs."""
+        return sum(n for name, n in self.by_type.items() if name.startswith("REQUEST_JOB_"))
+
+
 def main() -> int:
     """Print the requests of each size and way; return 1 if a claim does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -38,36 +54,33 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="ai500-polling-", dir="/var/tmp"))
-    counted: dict[str, list[dict[str, int]]] = {"queries": [], "events": []}
+    counted: list[Requests] = []
     try:
         with Cluster(folder / "cluster", nodes=options.nodes, cpus=CPUS) as cluster:
             os.environ.update(cluster.environment)
             for members in options.members:
-                for follow, counts in counted.items():
+                for follow in ("queries", "events"):
                     run = folder / f"{members} {follow}"
                     run.mkdir()
-                    counts.append(
+                    counted.append(
                         count(run, cluster, members, follow=follow, seconds=options.seconds)
                     )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    of_jobs = {way: [_of_jobs(each) for each in counts] for way, counts in counted.items()}
     claims = {
-        "none for the whole job table": not any(
-            WHOLE_TABLE in each for counts in counted.values() for each in counts
-        ),
+        "none for the whole job table": not any(WHOLE_TABLE in each.by_type for each in counted),
         # A query may begin just before or after the count.
-        "as many for all sizes": max(of_jobs["queries"]) - min(of_jobs["queries"]) <= 1,
-        "none for jobs by events": not any(of_jobs["events"]),
+        "one for jobs in each query": all(
+            abs(each.of_jobs - each.queries) <= 1 for each in counted
+        ),
+        "no query by events": not any(each.queries for each in counted if each.follow == "events"),
     }
     for claim, holds in claims.items():
         print(f"{'holds ' if holds else 'FAILED'}  {claim}")
     return 0 if all(claims.values()) else 1
 
 
-def count(
-    folder: Path, cluster: Cluster, members: int, *, follow: str, seconds: float
-) -> dict[str, int]:
+def count(folder: Path, cluster: Cluster, members: int, *, follow: str, seconds: float) -> Requests:
     """Count the requests of so many seconds in which nothing changes."""
     running = CPUS * len(cluster.names)
     settings = {
@@ -85,11 +98,7 @@ def count(
         print(f"{members:,} members, {follow}: {queries} queries in {seconds:.0f} s: {shown}")
         cluster.run("scancel", "--user=root", "--state=PENDING", timeout=300)
     ensemble.wait(timeout=900)
-    return requested
-
-
-def _of_jobs(requested: dict[str, int]) -> int:
-    return sum(n for name, n in requested.items() if name.startswith("REQUEST_JOB_"))
+    return Requests(follow, queries, requested)
 
 
 if __name__ == "__main__":

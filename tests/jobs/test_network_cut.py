@@ -52,12 +52,13 @@ def cut(
 
 
 def check(run: Path, command: Command, *, hosts: list[str]) -> None:
-    """Check the finished run: member 0 trained on these nodes, each epoch once."""
+    """Check the finished run: member 0 trained on these nodes, to one end."""
     assert command.wait(600) == 0, command.err
     assert score_of(run).complete
     assert attempts(run) == {1}
-    assert [e["host"] for e in run_events(run, "first_batch", member=0)] == hosts
-    assert sorted(e["epoch"] for e in run_events(run, "epoch", member=0)) == [1, 2, 3, 4]
+    assert [e["host"] for e in run_events(run, "start", member=0)] == hosts
+    assert {e["epoch"] for e in run_events(run, "epoch", member=0)} == {1, 2, 3, 4}
+    assert len(run_events(run, "end", member=0)) == 1
     assert [e["member"] for e in run_events(run, "job_requeued")] == [0]
     assert score_of(run).clock_uncertainty_seconds is not None
 
@@ -75,7 +76,7 @@ def test_the_copy_continues_when_slurm_ends_the_old_job(
     """The network is back: slurmctld ends the job that it has started elsewhere."""
     cluster, run, command, node = cut
     cluster.restore_network(node)
-    second = wait_for_event(command, member_log(run, 0), "first_batch", attempt=2)["host"]
+    second = wait_for_event(command, member_log(run, 0), "resumed", attempt=2)["host"]
     assert second != node
     check(run, command, hosts=[node, second])
 
@@ -86,7 +87,7 @@ def test_the_copy_takes_over_from_a_worker_without_a_heartbeat(
     _, run, command, node = cut
     with ExitStack() as stack:
         stack.enter_context(halted(run, 0))
-        second = wait_for_event(command, member_log(run, 0), "first_batch", attempt=2, timeout=400)[
+        second = wait_for_event(command, member_log(run, 0), "resumed", attempt=2, timeout=400)[
             "host"
         ]
         assert second != node

@@ -18,8 +18,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from ai500.core.errors import InputError
 
 T = TypeVar("T")
-
-
+Decoder = Callable[[Any, str], Any]
+"""Decodes a value; its second argument is the value's key in error messages."""
+BOUNDS = ("minimum", "more_than", "less_than")
 MAX_VERSION = 40
 """Characters of a version that an error names: the record may be of another person."""
 
@@ -71,7 +72,7 @@ def check_known(name: str, known: Iterable[str], *, key: str) -> None:
 
 def decode(kind: type[T], value: object, *, at: str = "") -> T:
     """Convert plain data to `kind`; `at` is the key of `value` in error messages."""
-    return _decode(kind, value, at)  # type: ignore[no-any-return]
+    return _decoder(kind)(value, at)  # type: ignore[no-any-return]
 
 
 def encode(value: Any) -> Any:
@@ -85,25 +86,18 @@ def encode(value: Any) -> Any:
     return value
 
 
-def _decode(kind: Any, value: Any, at: str) -> Any:
-    return _decoder(kind)(value, at)
-
-
-Decoder = Callable[[Any, str], Any]
-
-
 @cache
 def _decoder(kind: Any) -> Decoder:
-    """Return the function that decodes values of a kind: a large list has millions of them."""
+    """Return the decoder of an annotation, analysed once: a large run has millions of values."""
     if kind is Any:
         return lambda value, at: value
     if dataclasses.is_dataclass(kind):
         return partial(_decode_record, kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return partial(_decode_union, arguments)
+        return _union_decoder(arguments)
     if origin is Literal:
-        return partial(_decode_choice, arguments)
+        return partial(_decode_literal, arguments)
     if origin in (list, tuple, Sequence):
         return partial(_decode_sequence, origin, arguments)
     if origin is dict:
@@ -111,21 +105,22 @@ def _decoder(kind: Any) -> Decoder:
     return partial(_decode_scalar, kind)
 
 
-def _decode_choice(arguments: tuple[Any, ...], value: Any, at: str) -> Any:
+def _decode_literal(arguments: tuple[Any, ...], value: Any, at: str) -> Any:
     if value not in arguments or isinstance(value, bool) not in map(_is_bool, arguments):
         choices = ", ".join(repr(choice) for choice in arguments)
         raise SchemaError(at, f"{value!r} is not one of {choices}", value)
     return value
 
 
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _decode_table(kind: Any, value: Any, at: str) -> Any:
+def _decode_table(kind: Any, value: Any, at: str) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise _mismatch(at, "a table", value)
-    return {key: _decode(kind, item, _join(at, key)) for key, item in value.items()}
+    decoder = _decoder(kind)
+    return {key: decoder(item, _join(at, key)) for key, item in value.items()}
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _check_format(kind: Any, value: dict[str, Any], at: str) -> None:
@@ -149,57 +144,82 @@ def _decode_record(kind: Any, value: Any, at: str) -> Any:
         raise _mismatch(at, "a table", value)
     _check_format(kind, value, at)
     fields = _fields(kind)
-    for key, item in value.items():
-        if key not in fields:
-            suggestion = nearest(str(key), list(fields))
-            raise UnknownKeyError(_join(at, key), f"unknown key; {suggestion}", item)
+    if not value.keys() <= fields.keys():
+        key, item = next((key, item) for key, item in value.items() if key not in fields)
+        suggestion = nearest(str(key), list(fields))
+        raise UnknownKeyError(_join(at, key), f"unknown key; {suggestion}", item)
     decoded: dict[str, Any] = {}
-    for name, (field, decoder) in fields.items():
+    for name, field in fields.items():
         if name in value:
-            key = f"{at}.{name}" if at else name
-            decoded[name] = item = decoder(value[name], key)
-            if field.metadata and item is not None and not isinstance(item, str | bool):
-                _check_bounds(item, field, key)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            decoded[name] = item = field.decoder(value[name], _join(at, name))
+            if field.bounds is not None:
+                _check_bounds(item, field.bounds, _join(at, name))
+        elif field.is_required:
             raise SchemaError(_join(at, name), "missing")
     return kind(**decoded)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Field:
+    """How to decode a field of a record."""
+
+    decoder: Decoder
+    is_required: bool
+    bounds: Mapping[str, Any] | None
+
+
 @cache
-def _fields(kind: Any) -> dict[str, tuple[dataclasses.Field[Any], Decoder]]:
-    hints = get_type_hints(kind)
-    fields = (field for field in dataclasses.fields(kind) if field.init)
-    return {field.name: (field, _decoder(hints[field.name])) for field in fields}
+def _fields(kind: Any) -> dict[str, _Field]:
+    hints, missing = get_type_hints(kind), dataclasses.MISSING
+    return {
+        field.name: _Field(
+            _decoder(hints[field.name]),
+            is_required=field.default is missing and field.default_factory is missing,
+            bounds=field.metadata
+            if any(field.metadata.get(bound) is not None for bound in BOUNDS)
+            else None,
+        )
+        for field in dataclasses.fields(kind)
+        if field.init
+    }
 
 
 MAX_INTEGER = 2**63  # products of a few integers below it are still finite floats
 
 
-def _check_bounds(value: Any, field: dataclasses.Field[Any], at: str) -> None:
-    minimum, more_than = field.metadata.get("minimum"), field.metadata.get("more_than")
+def _check_bounds(value: Any, bounds: Mapping[str, Any], at: str) -> None:
+    if value is None or isinstance(value, str | bool):
+        return
+    minimum, more_than = bounds.get("minimum"), bounds.get("more_than")
     if isinstance(value, int) and minimum is not None and value >= MAX_INTEGER:
         raise SchemaError(at, f"the number is too large; it must be less than {MAX_INTEGER}", value)
     if minimum is not None and value < minimum:
         raise SchemaError(at, f"{value} is too small; it must be at least {minimum}", value)
     if more_than is not None and value <= more_than:
         raise SchemaError(at, f"{value} is too small; it must be more than {more_than}", value)
-    less_than = field.metadata.get("less_than")
+    less_than = bounds.get("less_than")
     if less_than is not None and value >= less_than:
         raise SchemaError(at, f"{value} is too large; it must be less than {less_than}", value)
 
 
-def _decode_union(arguments: tuple[Any, ...], value: Any, at: str) -> Any:
-    if value is None and type(None) in arguments:
-        return None
+def _union_decoder(arguments: tuple[Any, ...]) -> Decoder:
+    accepts_none = type(None) in arguments
     alternatives = [argument for argument in arguments if argument is not type(None)]
-    if len(alternatives) == 1:
-        return _decode(alternatives[0], value, at)
-    for alternative in alternatives:
-        try:
-            return _decode(alternative, value, at)
-        except SchemaError:
-            continue
-    raise _mismatch(at, " or ".join(map(_describe_type, alternatives)), value)
+    decoders = [_decoder(alternative) for alternative in alternatives]
+
+    def decode_union(value: Any, at: str) -> Any:
+        if value is None and accepts_none:
+            return None
+        if len(decoders) == 1:
+            return decoders[0](value, at)
+        for decoder in decoders:
+            try:
+                return decoder(value, at)
+            except SchemaError:
+                continue
+        raise _mismatch(at, " or ".join(map(_describe_type, alternatives)), value)
+
+    return decode_union
 
 
 def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: str) -> Any:
@@ -208,13 +228,11 @@ def _decode_sequence(origin: Any, arguments: tuple[Any, ...], value: Any, at: st
     if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
         if len(value) != len(arguments):
             raise SchemaError(at, f"expected {len(arguments)} values, found {len(value)}", value)
-        kinds = arguments
-    else:
-        kinds = (arguments[0],) * len(value)
-    decoders = map(_decoder, kinds)
-    pairs = zip(decoders, value, strict=True)
-    decoded = tuple(decoder(item, f"{at}[{i}]") for i, (decoder, item) in enumerate(pairs))
-    return list(decoded) if origin is list else decoded
+        pairs = zip(arguments, value, strict=True)
+        return tuple(_decoder(kind)(item, f"{at}[{i}]") for i, (kind, item) in enumerate(pairs))
+    decoder = _decoder(arguments[0])
+    decoded = [decoder(item, f"{at}[{i}]") for i, item in enumerate(value)]
+    return decoded if origin is list else tuple(decoded)
 
 
 def _decode_scalar(kind: Any, value: Any, at: str) -> Any:
