@@ -242,7 +242,8 @@ def _quality(app: Application) -> str:
         else " The run has one trial: its scatter is not known."
     )
     return (
-        f"{text}{spread} Beyond M = {app.run_members} it is extrapolated. What a larger batch "
+        f"{text}{spread} Beyond M = {app.run_members} it is extrapolated, and not known where the "
+        "curve leaves what a quality can be (0 to 1, or above 0). What a larger batch "
         "costs in quality is not projected."
     )
 
