@@ -194,7 +194,7 @@ def assumptions(projector: Projector) -> list[str]:
         "Rounds that repeat are simulated once; an all-to-all of more than 8 ranks by an even "
         "sample of 8 distances; of a member of more than 1,024 nodes so many stand for all"
         + (
-            ", a torus with all but its last side: up to 24 % too fast and 20 % too slow."
+            ", a torus with all but its last side: up to 24 % too fast and 16 % too slow."
             if platform.topology.kind == "torus"
             else "."
         ),
