@@ -25,7 +25,7 @@ BROKEN_NUMBERS = """
 def test_no_number_is_broken_on_a_phone(browser: Browser, tmp_path: Path) -> None:
     result = answer(
         application.read(H200), platform.read("dgx-h100-superpod"), Settings(), version="test",
-        accelerators=8, degree=8, sweep=False, wanted=None,
+        accelerators=24, degree=8, sweep=False, wanted=None,
     )  # fmt: skip
     path = tmp_path / "projection.html"
     page.write_page(path, result)
@@ -34,3 +34,5 @@ def test_no_number_is_broken_on_a_phone(browser: Browser, tmp_path: Path) -> Non
     assert opened.evaluate("document.documentElement.scrollWidth") == 390
     assert opened.locator(".number").count() > 20
     assert opened.evaluate(BROKEN_NUMBERS) == []
+    # Three nodes have one member of two.
+    assert "idle: 8 at P_degree 16" in opened.inner_text("main")

@@ -159,6 +159,12 @@ def _shared(point: Projection) -> str:
     return f" / {sharing} members on each" if sharing > 1 else ""
 
 
+def _idle(choice: Projection, point: Projection) -> str:
+    """Return the accelerators that make no whole member."""
+    idle = point.accelerators - choice.accelerators
+    return f", {idle:,} idle" if idle else ""
+
+
 def _show(result: Answer) -> None:
     point = result.projection
     mark = " (extrapolated)" if point.quality_extrapolated else ""
@@ -183,9 +189,9 @@ def _show(result: Answer) -> None:
     rows(
         "M × P_degree",
         [(f"{choice.ensemble_size:,} × {choice.parallel_degree:,}",
-          f"{choice.accelerators:,} accelerators, {flops(choice.flops)}, "
-          f"{choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
-          f"quality {page.projected_quality(choice)}") for choice in result.choices],
+          f"{flops(choice.flops)}, {choice.efficiency:.1%}, {human_seconds(choice.seconds)}, "
+          f"quality {page.projected_quality(choice)}{_idle(choice, point)}")
+         for choice in result.choices],
     )  # fmt: skip
     rows("Doubled", [(gain.part, f"FLOPS {gain.flops_gain:.3f}×, speed with staging "
                       f"{gain.total_gain:.3f}×") for gain in result.gains])  # fmt: skip

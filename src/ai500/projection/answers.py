@@ -194,7 +194,7 @@ def assumptions(projector: Projector) -> list[str]:
         "Rounds that repeat are simulated once; an all-to-all of more than 8 ranks by an even "
         "sample of 8 distances; of a member of more than 1,024 nodes so many stand for all"
         + (
-            ", a torus with all but its last side: up to 24 % too fast and 20 % too slow."
+            ", a torus with all but its last side: up to 24 % too fast and 16 % too slow."
             if platform.topology.kind == "torus"
             else "."
         ),
@@ -242,7 +242,8 @@ def _quality(app: Application) -> str:
         else " The run has one trial: its scatter is not known."
     )
     return (
-        f"{text}{spread} Beyond M = {app.run_members} it is extrapolated. What a larger batch "
+        f"{text}{spread} Beyond M = {app.run_members} it is extrapolated, and not known where the "
+        "curve leaves what a quality can be (0 to 1, or above 0). What a larger batch "
         "costs in quality is not projected."
     )
 

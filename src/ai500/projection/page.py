@@ -143,7 +143,6 @@ def choices_table(points: Sequence[Projection]) -> Table:
     rows = [
         (
             f"{point.ensemble_size:,} × {point.parallel_degree:,}",
-            f"{point.accelerators:,}",
             f"{point.global_batch_size:,}",
             human_seconds(point.step_seconds),
             human_seconds(point.exposed_seconds),
@@ -156,13 +155,18 @@ def choices_table(points: Sequence[Projection]) -> Table:
         )
         for point in points
     ]
-    columns = ("M × P_degree", "accelerators", "batch", "step", "exposed", "FLOPS", "efficiency",
-               "quality", "VFLOPS", "time", "bound by")  # fmt: skip
-    note = (
-        "* extrapolated: beyond the run's M, or at another P_degree than the run's. Accelerators "
-        "that make no whole member are idle."
+    columns = ("M × P_degree", "batch", "step", "exposed", "FLOPS", "efficiency", "quality",
+               "VFLOPS", "time", "bound by")  # fmt: skip
+    most = max((point.accelerators for point in points), default=0)
+    idle = ", ".join(
+        f"{most - point.accelerators:,} at P_degree {point.parallel_degree:,}"
+        for point in points
+        if point.accelerators < most
     )
-    return Table(columns, rows, numbers=tuple(range(1, 10)), note=note)
+    note = "* extrapolated: beyond the run's M, or at another P_degree than the run's."
+    if idle:
+        note += f" Accelerators that make no whole member are idle: {idle}."
+    return Table(columns, rows, numbers=tuple(range(1, 9)), note=note)
 
 
 def _choices(answer: Answer) -> Section:

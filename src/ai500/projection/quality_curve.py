@@ -51,14 +51,22 @@ class QualityCurve:
         return tuple(sorted(self.trials[0]))
 
     def quality(self, members: int) -> float | None:
-        """Return the mean quality over trials: measured, or of the curve; None: one size only."""
+        """Return the mean quality over trials: measured, or of the curve.
+
+        None: one size only, or the curve leaves what a quality can be: it has another shape.
+        """
         values = self._values(members)
-        return None if values is None else fmean(values)
+        if values is None:
+            return None
+        quality = fmean(values)
+        measured = [point for points in self.trials for point in points.values()]
+        impossible = quality <= 0 < min(measured) or max(measured) <= 1 < quality
+        return None if impossible else quality
 
     def uncertainty(self, members: int) -> float | None:
         """Return two standard errors over the trials; None: one trial does not tell."""
         values = self._values(members)
-        if values is None or len(values) < 2:
+        if values is None or len(values) < 2 or self.quality(members) is None:
             return None
         return 2 * stdev(values) / sqrt(len(values))
 

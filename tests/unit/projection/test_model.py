@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.projection import answers, application, platform, simulator, timeline, traffic
 from ai500.projection.model import Projector, Settings, degrees, speed_factor
 from ai500.projection.planned_time import projected_time
+from ai500.projection.quality_curve import QualityCurve
 from ai500.records import Plan, run_folder
 from ai500.roofline.traffic import in_mode
 
@@ -368,6 +370,29 @@ def test_a_pipeline_needs_its_activations() -> None:
     alone = Projector(app, system).project(accelerators=8, degree=8)
     # 8 micro-batches on 4 stages: 8 of 11 slots compute.
     assert made.compute_seconds == pytest.approx(alone.compute_seconds * 11 / 8)
+
+
+def test_the_m_curve_is_fitted_and_its_scatter_is_that_of_the_trials() -> None:
+    """0.9 − 0.1 / M and 0.8 − 0.1 / M: means of 0.85 − 0.1 / M, two standard errors of 0.1."""
+    trials = tuple({size: limit - 0.1 / size for size in (1, 2, 4)} for limit in (0.9, 0.8))
+    curve = QualityCurve(trials, "")
+    for members in (2, 10, 1000):
+        assert curve.quality(members) == pytest.approx(0.85 - 0.1 / members)
+        assert curve.uncertainty(members) == pytest.approx(2 * stdev([0.9, 0.8]) / math.sqrt(2))
+    assert curve.largest_residual() == pytest.approx(0, abs=1e-9)
+    bent = QualityCurve(({1: 0.7, 2: 0.85, 4: 0.86},), "")
+    assert bent.largest_residual() > 0.01  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("alone", "two", "last"), [(0.90, 0.97, 3), (0.20, 0.06, 3)])
+def test_a_quality_that_can_not_be_is_not_known(alone: float, two: float, last: int) -> None:
+    """1.04 − 0.14 / M passes 1 between three and four members, −0.08 + 0.28 / M passes 0."""
+    curve = QualityCurve(({1: alone, 2: two}, {1: alone, 2: two}), "")
+    assert curve.quality(last) is not None and curve.uncertainty(last) is not None
+    assert curve.quality(1000) is None and curve.uncertainty(1000) is None
+    app = replace(application.read(H200), quality=curve)
+    point = Projector(app, platform.read("frontier")).project(accelerators=64, degree=8)
+    assert (point.quality, point.vflops) == (None, None)
 
 
 def test_a_step_of_another_batch_is_between_measured_ones(tmp_path: Path) -> None:
