@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from ai500.inventory import machine as system
+from ai500.roofline.compare import write_comparison
 from ai500.roofline.page import write_page
 from ai500.roofline.records import (
     Advice,
@@ -21,7 +22,7 @@ from ai500.roofline.records import (
     RooflineRecord,
     RunPlacement,
 )
-from tests.support.chromium import TEXT_COLLISIONS
+from tests.support.chromium import TEXT_COLLISIONS, opened
 
 SPEEDS = {
     "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},
@@ -79,6 +80,16 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("roofline") / "roofline.html"
     write_page(path, full_record(), placement())
     return path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_runs_in_one_plot_fit(browser: Browser, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "compare.html"
+    write_comparison(path, {"fp32": placement(), "mixed-bf16, fp16 sent": placement()})
+    page = opened(browser, path, viewport={"width": width, "height": 900})
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()
 
 
 @pytest.mark.parametrize(

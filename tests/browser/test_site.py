@@ -24,10 +24,15 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -67,10 +72,31 @@ def test_the_search_finds_a_key(browser: Browser, address: str) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["index", "gallery", "commands", "papers", "rules"])
-def test_no_page_scrolls_sideways(browser: Browser, address: str, name: str, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto(f"{address}/{name}.html")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+WIDTHS = (1280, 390)
+
+
+def wide_pages(browser: Browser, address: str, names: list[str]) -> list[tuple[str, int]]:
+    """List the pages that are wider than the window, with its width."""
+    page = browser.new_page()
+    wide = []
+    for name in names:
+        page.goto(f"{address}/{name}")
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                wide.append((name, width))
     page.close()
+    return wide
+
+
+def test_no_page_scrolls_sideways(browser: Browser, address: str) -> None:
+    names = ["index.html", "gallery.html", "commands.html", "papers.html", "rules.html"]
+    assert wide_pages(browser, address, names) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_no_page_at_all_scrolls_sideways(browser: Browser, address: str, folder: Path) -> None:
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+    assert len(names) > 70
+    assert wide_pages(browser, address, names) == []
