@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,18 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_runs_in_one_plot_fit(browser: Browser, tmp_path: Path, width: int) -> None:
     path = tmp_path / "compare.html"
-    write_comparison(path, {"fp32": placement(), "mixed-bf16, fp16 sent": placement()})
+    first = placement()
+    placed = tuple(
+        replace(each, flops=2.4e15, links=tuple(replace(link, coi=1e4) for link in each.links))
+        for each in first.placed
+    )
+    slow = replace(first, placed=placed, kernel_precision="fp32")
+    write_comparison(path, {"fp32": slow, "mixed-bf16, fp16 sent": first})
     page = opened(browser, path, viewport={"width": width, "height": 900})
+    assert "2.4 PFLOPS" in page.locator("table").first.inner_text()
+    assert {"CONV FP32", "CONV BF16"} <= {
+        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_inner_texts()
+    }
     assert page.evaluate(TEXT_COLLISIONS) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()

@@ -77,15 +77,14 @@ WIDTHS = (1280, 390)
 
 def wide_pages(browser: Browser, address: str, names: list[str]) -> list[tuple[str, int]]:
     """List the pages that are wider than the window, with its width."""
-    page = browser.new_page()
     wide = []
-    for name in names:
-        page.goto(f"{address}/{name}")
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
+    for width in WIDTHS:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        for name in names:
+            page.goto(f"{address}/{name}")
             if page.evaluate("document.documentElement.scrollWidth") > width:
                 wide.append((name, width))
-    page.close()
+        page.close()
     return wide
 
 
