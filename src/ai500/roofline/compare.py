@@ -81,7 +81,8 @@ def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None
         for point in placement.placed
     ]  # fmt: skip
     columns = ("run", "point", "FLOPS", "bound by", "attainable")
-    heading = f"{first.workload.replace('_', ' ').capitalize()} under the roofline of {first.ceilings.device_name}"
+    workload = first.workload.replace("_", " ").capitalize()
+    heading = f"{workload} under the roofline of {first.ceilings.device_name}"
     page = Page(
         title=heading,
         kicker="HPC AI500 V3.0 · rooflines of several runs (V2 Fig. 9)",
