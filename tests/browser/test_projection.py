@@ -1,9 +1,10 @@
-"""The page of a projection in a real Chromium, on a phone."""
+"""The page of a projection in a real Chromium."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser
 
 from ai500.projection import application, page, platform
@@ -22,16 +23,17 @@ BROKEN_NUMBERS = """
 """Numbers without a space that stand in two lines."""
 
 
-def test_no_number_is_broken_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_number_is_broken(browser: Browser, tmp_path: Path, width: int) -> None:
     result = answer(
         application.read(H200), platform.read("dgx-h100-superpod"), Settings(), version="test",
         accelerators=24, degree=8, sweep=False, wanted=None,
     )  # fmt: skip
     path = tmp_path / "projection.html"
     page.write_page(path, result)
-    opened = browser.new_page(viewport={"width": 390, "height": 844})
+    opened = browser.new_page(viewport={"width": width, "height": 844})
     opened.goto(path.as_uri())
-    assert opened.evaluate("document.documentElement.scrollWidth") == 390
+    assert opened.evaluate("document.documentElement.scrollWidth") == width
     assert opened.locator(".number").count() > 20
     assert opened.evaluate(BROKEN_NUMBERS) == []
     # Three nodes have one member of two.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from ai500.inventory import machine as system
+from ai500.roofline.compare import write_comparison
 from ai500.roofline.page import write_page
 from ai500.roofline.records import (
     Advice,
@@ -78,6 +80,26 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("roofline") / "roofline.html"
     write_page(path, full_record(), placement())
     return path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_runs_in_one_plot_fit(browser: Browser, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "compare.html"
+    first = placement()
+    placed = tuple(
+        replace(each, flops=2.4e15, links=tuple(replace(link, coi=1e4) for link in each.links))
+        for each in first.placed
+    )
+    slow = replace(first, placed=placed, kernel_precision="fp32")
+    write_comparison(path, {"fp32": slow, "mixed-bf16, fp16 sent": first})
+    page = opened(browser, path, viewport={"width": width, "height": 900})
+    assert "2.4 PFLOPS" in page.locator("table").first.inner_text()
+    assert {"CONV FP32", "CONV BF16"} <= {
+        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_inner_texts()
+    }
+    assert page.evaluate(TEXT_COLLISIONS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()
 
 
 def test_no_text_overlaps_or_is_clipped(browser: Browser, page_file: Path) -> None:

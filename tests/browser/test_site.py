@@ -61,10 +61,30 @@ def test_the_search_finds_a_key(browser: Browser, address: str) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_page_scrolls_sideways(browser: Browser, address: str, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    for name in ("index", "gallery", "commands", "papers", "rules"):
-        page.goto(f"{address}/{name}.html")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-    page.close()
+WIDTHS = (1280, 390)
+
+
+def wide_pages(browser: Browser, address: str, names: list[str]) -> list[tuple[str, int]]:
+    """List the pages that are wider than the window, with its width."""
+    wide = []
+    for width in WIDTHS:
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        for name in names:
+            page.goto(f"{address}/{name}")
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                wide.append((name, width))
+        page.close()
+    return wide
+
+
+def test_no_page_scrolls_sideways(browser: Browser, address: str) -> None:
+    names = ["index.html", "gallery.html", "commands.html", "papers.html", "rules.html"]
+    assert wide_pages(browser, address, names) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_no_page_at_all_scrolls_sideways(browser: Browser, address: str, site: Path) -> None:
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    assert len(names) > 70
+    assert wide_pages(browser, address, names) == []

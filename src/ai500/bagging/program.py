@@ -82,8 +82,11 @@ class Ensemble:
         per_sample, reason = plan.definition.seconds_per_sample, _not_measured(plan)
         basis = f"not estimated: {reason}"
         if not reason and per_sample is not None:
+            sharing = plan.members_per_accelerator
             seconds = plan.waves * (steps * hyper.samples_per_step) * per_sample * plan.trials
+            seconds *= sharing  # an upper bound where one member does not fill the accelerator
             basis = f"measured on {plan.definition.measured_on}"
+            basis += f"; {sharing} members in turn on each slot" if sharing > 1 else ""
         return dataclasses.replace(
             plan,
             operations_per_trial=operations,
@@ -146,8 +149,6 @@ def _not_measured(plan: Plan) -> str:
     definition, name = plan.definition, plan.definition.name
     if plan.own_code.model is not None:
         return "the model is your own"
-    if plan.members_per_accelerator > 1:
-        return "no timing data for shared accelerators"
     measured_on = (definition.measured_on or "").partition(":")[0]
     if definition.seconds_per_sample is None or measured_on != plan.device:
         return f"class {name} was not measured on {plan.device}"

@@ -72,7 +72,7 @@ def check_known(name: str, known: Iterable[str], *, key: str) -> None:
 
 def decode(kind: type[T], value: object, *, at: str = "") -> T:
     """Convert plain data to `kind`; `at` is the key of `value` in error messages."""
-    return _decoder(kind)(value, at)  # type: ignore[no-any-return]
+    return _decoder(kind)(value, at)  # type: ignore[arg-type, no-any-return]
 
 
 def encode(value: Any) -> Any:

@@ -15,7 +15,7 @@ from ai500.projection.answers import Answer
 from ai500.projection.model import Projection
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.charts.svg import Ticks
-from ai500.report.formats import flops, known, quality
+from ai500.report.formats import flops, known, quality, vflops
 from ai500.report.page import Page, render
 from ai500.report.section import (
     Block,
@@ -116,12 +116,12 @@ def _cards(point: Projection) -> Cards:
         [
             Card(
                 "FLOPS",
-                human_si(point.flops),
+                flops(point.flops),
                 f"{human_si(point.low_flops)} to {human_si(point.high_flops)}",
             ),
             Card(
                 "VFLOPS",
-                known(point.vflops, human_si, "not known"),
+                known(point.vflops, vflops, "not known"),
                 f"quality {projected_quality(point)}{mark}",
             ),
             Card(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
 from ai500.records import Plan
-from ai500.report.charts.roofline import Mark, RooflineChart, Slope
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
+from ai500.report.formats import flops
 from ai500.report.page import Page, render
 from ai500.report.section import Figure, Grid, Section, Table
-from ai500.roofline.page import placement_chart, point_figures, rate
-from ai500.roofline.records import RunPlacement
+from ai500.roofline.page import placement_chart, point_figures
+from ai500.roofline.records import Placed, RunPlacement
 
 FILE_NAME = "roofline-compare.html"
 
@@ -30,26 +32,35 @@ def comparison_figures(placements: Mapping[str, RunPlacement]) -> list[Figure]:
     figures = []
     for placed in first.placed:
         charts: dict[str, RooflineChart] = {}
+        marks: list[Mark] = []
         for label, placement in placements.items():
             kind = (placed.model, placed.subject, placed.ranks, placed.nodes)
             points = {(p.model, p.subject, p.ranks, p.nodes): p for p in placement.placed}
             if kind in points:
                 charts[label] = placement_chart(placement, points[kind])
-        own = next(iter(charts.values()))
+                mark = _limiting(points[kind], charts[label])
+                marks.append(replace(mark, name=label + (", COI ∞" if mark.coi is None else "")))
+        roofs: dict[str, Roof] = {r.name: r for chart in charts.values() for r in chart.roofs}
         slopes: dict[str, Slope] = {s.name: s for chart in charts.values() for s in chart.slopes}
-        marks: list[Mark] = [
-            replace(mark, name=f"{label}{mark.name.removeprefix(placed.subject)}")
-            for label, chart in charts.items()
-            for mark in chart.marks
-        ]
-        chart = RooflineChart(own.roofs, list(slopes.values()), marks)
+        chart = RooflineChart(list(roofs.values()), list(slopes.values()), marks)
         title = f"{placed.subject.capitalize()}s, {placed.model} model"
         caption = (
             "Compression moves a run to the right (fewer bytes per operation), a lower precision "
-            "raises the ceiling above it (V2 §6, Fig. 9)."
+            "raises the ceiling above it (V2 §6, Fig. 9). Each run is at the COI of the links that "
+            "limit it."
         )
         figures.append(Figure(title, chart, caption))
     return figures
+
+
+def _limiting(placed: Placed, chart: RooflineChart) -> Mark:
+    """Return the run's mark at the links that allow the fewest FLOPS."""
+    reachable = [
+        math.inf if not link.bytes_per_second or not (coi := link.coi or link.analytical_coi)
+        else coi * link.bytes_per_second
+        for link in placed.links
+    ]  # fmt: skip
+    return chart.marks[reachable.index(min(reachable)) if reachable else 0]
 
 
 def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None:
@@ -64,15 +75,14 @@ def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None
             remedy="Name runs of one workload.",
         )
     rows = [
-        (label, f"{point.subject}, {point.model}", rate(point.flops), point.bound,
-         point_figures(placement, point).get("attainable", rate(point.attainable_flops)))
+        (label, f"{point.subject}, {point.model}", flops(point.flops), point.bound,
+         point_figures(placement, point).get("attainable", flops(point.attainable_flops)))
         for label, placement in placements.items()
         for point in placement.placed
     ]  # fmt: skip
     columns = ("run", "point", "FLOPS", "bound by", "attainable")
-    heading = (
-        f"{first.workload.replace('_', ' ')} under the roofline of {first.ceilings.device_name}"
-    )
+    workload = first.workload.replace("_", " ").capitalize()
+    heading = f"{workload} under the roofline of {first.ceilings.device_name}"
     page = Page(
         title=heading,
         kicker="HPC AI500 V3.0 · rooflines of several runs (V2 Fig. 9)",

@@ -93,3 +93,12 @@ def test_a_layout_of_one_wave_is_chosen(
 def test_nothing_else_is_changed(slots: int, settings: dict[str, object]) -> None:
     config, plan = planned(slots, run__trials="valid", **settings)
     assert prospects.with_one_wave(config, plan) == (config, plan)
+
+
+def test_members_that_share_a_slot_take_turns_in_the_estimate() -> None:
+    """Four members on two slots: two waves, or one of shared slots, train for as long."""
+    _, waves = planned(2, run__trials=3, parallel__degree=1)
+    _, shared = planned(2, run__trials=3, parallel__degree=1, ensemble__members_per_accelerator=2)
+    assert (waves.waves, shared.waves) == (2, 1)
+    assert shared.estimated_seconds is not None
+    assert shared.estimated_seconds == pytest.approx(waves.estimated_seconds)
