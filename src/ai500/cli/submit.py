@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
+from ai500.automl.program import SEARCH
 from ai500.cli.arguments import AsJson, RunPath, TrustedKeys
 from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
@@ -21,6 +22,7 @@ from ai500.core.reading import read_text
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import flops
@@ -289,7 +291,7 @@ def _repeat_members(
 ) -> MemberReplication:  # fmt: skip
     """Repeat members that a new seed chooses; compare them, and write the result."""
     plan = run_folder.read(Plan, submission.run.plan)
-    if plan.search is not None:
+    if program_of(plan) is SEARCH:
         raise InputError("--members: a search has no members of its own.", key="--members")
     member_rerun.choose(plan, count=count, seed=0)  # refuses a number before a folder is made
     with contradictions_as_errors(submission.path.name):

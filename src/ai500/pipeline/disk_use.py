@@ -107,12 +107,10 @@ def _scratch(config: Config, run: Path) -> Path:
 
 def _checkpoint_bytes(plan: Plan) -> tuple[int | None, str]:
     """Return the bytes of every member's last checkpoint, and of the one before while it trains."""
-    if plan.search is not None:
-        return None, "they depend on the models that the search tries"
     if plan.framework.kind == "script":
         return None, "the script writes its own"
     if plan.operations is None:
-        return None, "the model is counted when the run traces it"
+        return None, "models are counted when the run traces them"
     states = _states_per_weight(plan.hyperparameters)
     if states is None:
         return None, f"optimizer {plan.hyperparameters.optimizer} is a plugin's"

@@ -87,7 +87,7 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
     _check_slurm(config)
-    code = own_code(config, problem_class)
+    code = own_code(config)
     operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
         config,

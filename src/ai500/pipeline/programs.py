@@ -14,7 +14,7 @@ from ai500.automl.program import SEARCH
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.program import ENSEMBLE
 from ai500.config import Config
-from ai500.core.events import Event
+from ai500.core.events import Event, EventLog
 from ai500.data.store import Store
 from ai500.records import EnsembleResult, Plan, ProblemClass, Score, TrialScore
 from ai500.records.run_folder import RunFolder
@@ -46,6 +46,9 @@ class Program(Protocol):
 
     def complete(self, plan: Plan, config: Config) -> Plan:
         """Check the program's configuration; add its settings, operations and time to the plan."""
+
+    def recover(self, run: RunFolder, plan: Plan, *, trial: int, log: EventLog) -> None:
+        """Repair what a trial lost, before it is resumed."""
 
     def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads what the live view shows besides epochs."""

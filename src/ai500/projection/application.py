@@ -11,9 +11,11 @@ from statistics import fmean, median
 import numpy as np
 
 from ai500 import config as configuration
+from ai500.automl.program import SEARCH
 from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.metrics.quality import Target, target_of
+from ai500.pipeline.programs import program_of
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.projection.activations import Activations
 from ai500.projection.activations import read as read_activations
@@ -148,7 +150,7 @@ def read(path: Path) -> Application:
     """Read a finished run of an ensemble."""
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    if plan.search is not None:
+    if program_of(plan) is SEARCH:
         raise InputError(
             f"{path} is a search: its models differ, so no member stands for the others.",
             path=path,
