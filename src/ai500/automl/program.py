@@ -40,6 +40,7 @@ class ArchitectureSearch:
     member_noun = "worker"
     activity = "searching architectures"
     aggregation = "reading the workers' histories and scoring"
+    trains_class_model = False
     entry_point = "ai500.automl.worker:run"
     member_files: Sequence[str] = (HISTORY_FILE,)
     rules: Sequence[Rule] = SEARCH_RULES

@@ -55,6 +55,7 @@ class Ensemble:
     member_noun = "member"
     activity = "training the ensemble"
     aggregation = "aggregating predictions and scoring"
+    trains_class_model = True
     entry_point = "ai500.train.member_process:run"
     member_files: Sequence[str] = ()
     rules: Sequence[Rule] = ENSEMBLE_RULES

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ai500 import config as configuration
-from ai500.automl.program import SEARCH
 from ai500.cli.arguments import AsJson, RunPath, TrustedKeys
 from ai500.cli.options import ConfigOptions, with_options
 from ai500.cli.terminal import Terminal, console, print_json, rows, show_problems
@@ -291,7 +290,7 @@ def _repeat_members(
 ) -> MemberReplication:  # fmt: skip
     """Repeat members that a new seed chooses; compare them, and write the result."""
     plan = run_folder.read(Plan, submission.run.plan)
-    if program_of(plan) is SEARCH:
+    if not program_of(plan).trains_class_model:
         raise InputError("--members: a search has no members of its own.", key="--members")
     member_rerun.choose(plan, count=count, seed=0)  # refuses a number before a folder is made
     with contradictions_as_errors(submission.path.name):

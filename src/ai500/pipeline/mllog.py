@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ai500.automl.program import SEARCH
 from ai500.core import events
 from ai500.core.errors import InputError, JobError
 from ai500.core.events import Event
@@ -49,7 +48,7 @@ class Moment:
 
 def mllog_lines(run: RunFolder, plan: Plan, trial: int) -> list[str]:
     """Return the lines of a finished trial, in order of time."""
-    if program_of(plan) is SEARCH:
+    if not program_of(plan).trains_class_model:
         raise InputError(
             "a search has no log of MLPerf: it trains many models, no run of one.",
             key="--mllog",

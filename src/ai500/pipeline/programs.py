@@ -34,6 +34,8 @@ class Program(Protocol):
     """Name of the training stage."""
     aggregation: str
     """Name of the stage after it."""
+    trains_class_model: bool
+    """True where every member trains the class's model; False: each chooses models of its own."""
     entry_point: str
     """`module:function` that a member's process calls."""
     member_files: Sequence[str]

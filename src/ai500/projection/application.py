@@ -11,7 +11,6 @@ from statistics import fmean, median
 import numpy as np
 
 from ai500 import config as configuration
-from ai500.automl.program import SEARCH
 from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.metrics.quality import Target, target_of
@@ -150,7 +149,7 @@ def read(path: Path) -> Application:
     """Read a finished run of an ensemble."""
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    if program_of(plan) is SEARCH:
+    if not program_of(plan).trains_class_model:
         raise InputError(
             f"{path} is a search: its models differ, so no member stands for the others.",
             path=path,

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from ai500.automl.program import SEARCH
 from ai500.bagging.aggregate import aggregate
 from ai500.bagging.data_sampler import SAMPLERS
 from ai500.bagging.predictions import QUALITY_TOLERANCE, FinishedMember
@@ -74,8 +73,9 @@ def check_predictions(submission: Submission, folder: Path, store: Store) -> Pre
 def class_store(submission: Submission, path: Path | None, *, progress: Progress | None) -> Store:
     """Open the data that the run says it trained on; generate a class's own."""
     plan = run_folder.read(Plan, submission.run.plan)
-    kind = "search" if program_of(plan) is SEARCH else plan.framework.kind
-    if kind in ("search", "script"):
+    program = program_of(plan)
+    if not program.trains_class_model or plan.framework.kind == "script":
+        kind = "script" if program.trains_class_model else program.name
         raise InputError(
             f"{submission.path}: a {kind} records no predictions.", key="--predictions"
         )
