@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ai500.bagging.aggregate import aggregate
 from ai500.bagging.predictions import FinishedMember
 from ai500.core.errors import DataError
+from ai500.core.reading import file_sha256
 from ai500.data.climate.schema import Boxes, frame_fields
 from ai500.data.gather import Empty
-from ai500.data.packed_store import file_sha256
 from ai500.data.store import Arrays, Indices
 from ai500.records import EnsembleResult
 from ai500.records.fields import image_fields
