@@ -50,9 +50,9 @@ class Application:
     accelerator: str
     """Device that the run trained on."""
     ceiling_flops: float | None
-    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: none."""
+    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: unknown."""
     peak_flops: float | None
-    """Theoretical peak of that device in this precision, from the same file; None: none."""
+    """Theoretical peak of that device in this precision, from the same file; None: unknown."""
     batch_size: int
     """Images of one accelerator in a step."""
     step_seconds: float

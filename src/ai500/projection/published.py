@@ -40,14 +40,14 @@ class Series:
     step_seconds: float
     """Step of one node, from its published images per second."""
     images: int
-    """Images of an accelerator in that step."""
+    """Images per accelerator in that step."""
     gradient_bytes: float
     wire_share: float
     """Bytes on the wire over gradient bytes."""
     efficiency: dict[int, float]
     """Accelerators → published FLOPS or images per second over the ideal."""
     images_at: dict[int, int]
-    """Accelerators → images of an accelerator, where they change."""
+    """Accelerators → images per accelerator, where they change."""
 
 
 @cache

@@ -1,8 +1,8 @@
 """Confirmations of a submission: checks beyond recomputing its score.
 
 `verify` writes them beside the submission, mine.ai500.predictions.json and mine.ai500.rerun.json,
-for the list to read. A confirmation names the file by its SHA-256: it is of no use for another one.
-It is worth as much as the person who keeps it there; it is not signed.
+for the list to read. A confirmation names the file by its SHA-256, so it does not count for another
+one. It is not signed: the list trusts whoever can write to that folder.
 """
 
 from __future__ import annotations
