@@ -1,4 +1,4 @@
-"""What sites do to jobs and nodes: suspend, drain, reboot, odd clocks, stale file systems, meters.
+"""Suspended jobs, drained and rebooted nodes, odd clocks, stale file systems, meters of a site.
 
 The members are scripts that sleep (`tests/support/slurm/scripted.py`); all else is real.
 """

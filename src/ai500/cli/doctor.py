@@ -111,10 +111,10 @@ def _accelerator() -> Check:
         "AMD": [*Path("/dev").glob("kfd")],
         "Intel": [*Path("/dev/accel").glob("accel*")],
     }
-    found = [f"{vendor}: {len(files)}" for vendor, files in devices.items() if files]
+    present = [f"{vendor}: {len(files)}" for vendor, files in devices.items() if files]
     return Check(
-        "accelerator", "optional", bool(found),
-        ", ".join(found) or "none, so slots of the CPU stand in",
+        "accelerator", "optional", bool(present),
+        ", ".join(present) or "none, so slots of the CPU stand in",
         "run on a machine with a GPU whose driver is installed",
     )  # fmt: skip
 

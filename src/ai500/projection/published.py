@@ -130,17 +130,17 @@ def compression_rows() -> list[str]:
     detector = series()[2]
     rows = []
     for accelerators, published in COMPRESSED.items():
-        ours = rate(detector, accelerators, wire=0.5) / rate(detector, accelerators)
-        rows.append(f"| {accelerators} | {published:.1f} | {ours:.2f} |")
+        projected = rate(detector, accelerators, wire=0.5) / rate(detector, accelerators)
+        rows.append(f"| {accelerators} | {published:.1f} | {projected:.2f} |")
     return rows
 
 
 def table() -> list[str]:
-    """Return the rows of docs/projection.md: published beside ours."""
+    """Return the rows of docs/projection.md: published beside projected."""
     return [
-        f"| {item.name} | {item.source} | {accelerators} | {published:.2f} | {ours:.2f} "
-        f"| {ours - published:+.2f} |".replace("| -", "| −")
+        f"| {item.name} | {item.source} | {accelerators} | {published:.2f} | {projected:.2f} "
+        f"| {projected - published:+.2f} |".replace("| -", "| −")
         for item in series()
         for accelerators, published in item.efficiency.items()
-        for ours in [efficiency(item, accelerators)]
+        for projected in [efficiency(item, accelerators)]
     ]

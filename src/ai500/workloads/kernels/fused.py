@@ -195,7 +195,7 @@ class FusedKernels(ReferenceKernels):
     def pointwise_add_relu_backward(
         self, dx: Tensor, weight: Tensor, extra: SkipGradient, size: Size, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mask the sum of a 1×1 convolution's input gradient and the skip's, like `add_relu_backward`."""
+        """Mask a 1×1 convolution's input gradient plus the skip's, as `add_relu_backward`."""
         flat = weight.flatten(1)
         if self.tile is None or extra.stride > 1 or len(flat) > self.max_gradient_inputs:
             return self._add_relu_backward(dx @ flat, extra, size, mask)
