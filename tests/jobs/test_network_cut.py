@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.jobs.test_site_conditions import attempts, score_of, started
 from tests.support.commands import Command
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import (
@@ -24,6 +23,7 @@ from tests.support.slurm.running import (
     until,
     wait_for_event,
 )
+from tests.support.slurm.scripted import attempts, score_of, started
 
 pytestmark = pytest.mark.long
 

@@ -129,8 +129,8 @@ def _holder(file: BinaryIO, path: Path) -> bytes | None:
 def _take_over(path: Path, *, silent: _State) -> bool:
     """Replace a silent lock by one that this attempt has claimed; False: another copy did.
 
-    The copies replace it one at a time, and only the very lock that was silent. On a full disk none
-    can: the wait ends, and the worker reports it.
+    Copies take turns, and replace the lock only if it is still the silent one. On a full disk no
+    copy can replace it; the worker then stops waiting and reports the error.
     """
     turn = path.with_name(f"{path.name}.turn")
     claimed = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}")

@@ -124,7 +124,7 @@ def _steps(members: Sequence[MemberWork], timed: NDArray[np.bool_]) -> Floats:
 
 
 def _pairs_within(members: Sequence[MemberWork]) -> Iterator[list[tuple[int, int]]]:
-    """Yield pairs of a submission's members: all, and those of one number in two trials.
+    """Yield two lists of pairs of members: all pairs, and the pairs of one member in two trials.
 
     A member may have a pattern that repeats in every run, such as a node that slows down as it gets
     warm: it repeats in every trial too.
