@@ -145,10 +145,13 @@ class Scenario:
                 self._disturb_training()
             else:
                 self._disturb_finished()
-            return self.resume_and_compare()
+            outcome = self.resume_and_compare()
+            self._require_no_process()
+            return outcome
         except WrongError as error:
             return WRONG, str(error)
         finally:
+            processes.kill_all(self.run)  # those of a wrong scenario would disturb the next one
             if self.site.disk is not None:
                 self.site.disk.empty()
             for flip in self.flips:
@@ -175,12 +178,15 @@ class Scenario:
                 command, kinds=self._kinds(self._chance.randint(0, 2)), seconds=self.site.seconds
             )
             code = self._end(command, signalled=signalled)
-            if stay := processes.wait_until_gone(self.run, seconds=STAY_SECONDS):
-                raise WrongError(f"processes of the run stay: {stay}")
+            self._require_no_process()
             if code == 0:
                 return
             if self._chance.random() < 0.4:
                 self._flip()
+
+    def _require_no_process(self) -> None:
+        if stay := processes.wait_until_gone(self.run, seconds=STAY_SECONDS):
+            raise WrongError(f"processes of the run stay: {stay}")
 
     def _disturb_finished(self) -> None:
         """Let a finished run be aggregated and scored again, with damaged files."""
