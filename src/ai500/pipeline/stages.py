@@ -29,6 +29,7 @@ from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.core.shell import quoted
 from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
@@ -165,7 +166,7 @@ def execute(
         raise errors.RunCancelledError(
             "cancelled; finished work is kept.",
             path=run.path,
-            remedy=f"Continue with: ai500 resume {run.path}",
+            remedy=f"Continue with: ai500 resume {quoted(run.path)}",
         ) from None
     if failures:
         raise errors.JobError("\n\n".join(failures), path=run.path)
@@ -485,7 +486,7 @@ def _detach(session: Session, controller: JobController, error: BaseException) -
         raise errors.RunDetachedError(
             "the members' jobs are still running; no controller is attached.",
             path=session.run.path,
-            remedy=f"Follow them with: ai500 resume {session.run.path}",
+            remedy=f"Follow them with: ai500 resume {quoted(session.run.path)}",
         ) from None
 
 
