@@ -194,9 +194,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     run, plan, trial = session.run, session.plan, session.run.trial(number)
     if run.cancel_request.exists():
         raise KeyboardInterrupt
-    logged = _logged(session, number)
-    scored = trial.score.exists() and run_folder.read(TrialScore, trial.score).complete
-    if scored and "aggregate" in logged:
+    if _is_finished(session, number):
         return []
     if trial.trial.exists() and plan.search is None:
         recover_logs(run, plan, trial=number, log=session.log)
@@ -246,6 +244,19 @@ def train_members(
             remove_staged(tasks)
         session.log.emit("run_end")
     return failures
+
+
+def _is_finished(session: Session, number: int) -> bool:
+    """Return True if a trial has a complete score, and no record lacks that a stage has written.
+
+    `ai500 score` writes a score from the events alone: it says nothing of the other records.
+    """
+    trial, members = session.run.trial(number), range(session.plan.ensemble_size)
+    written = [trial.score, trial.ensemble, *(trial.member(m).record for m in members)]
+    if not all(path.exists() for path in written):
+        return False
+    complete = run_folder.read(TrialScore, trial.score).complete
+    return complete and "aggregate" in _logged(session, number)
 
 
 def _logged(session: Session, number: int) -> set[str]:
