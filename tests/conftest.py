@@ -169,6 +169,7 @@ def finished_run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             cwd=folder, environment={"TMPDIR": str(folder), "COLUMNS": "80"},
         )  # fmt: skip
         assert command.wait() == 0, command.err
+        assert [path.name for path in folder.iterdir()] == ["run"], "temporary files are left"
         (folder / "printed.txt").write_text(command.out)
 
     trained = made_once(tmp_path_factory, "finished", train)

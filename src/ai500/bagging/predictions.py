@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
 from ai500.core.reading import file_sha256
+from ai500.core.shell import quoted
 from ai500.data.bootstrap import Counts
 from ai500.records import TrainRecord
 from ai500.records.run_folder import MemberFolder
@@ -76,7 +77,8 @@ class FinishedMember:
             key=path.name,
             value=value,
             path=path,
-            remedy=f"To repeat this member: rm {self.folder.record} && ai500 resume {self.run}",
+            remedy=f"To repeat this member: rm {quoted(self.folder.record)} && "
+            f"ai500 resume {quoted(self.run)}",
         )
 
     def _verify(self, path: Path, sha256: str | None, *, rows: int) -> None:

@@ -19,6 +19,7 @@ from ai500.cli.terminal import console, members_table, print_json, run_bar, tota
 from ai500.core import events
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
+from ai500.core.shell import quoted
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.metrics.node_health import Sign, trial_signs
 from ai500.records import JobRecord, Plan, run_folder
@@ -135,7 +136,7 @@ def _advice(folder: RunFolder, number: int, views: Sequence[MemberView]) -> list
     jobs = run_folder.read_all(JobRecord, folder.trial(number).jobs) if failed else []
     causes = {job.cause for job in jobs if job.member in failed}
     remedies = {exit_remedy(cause, run=run) for cause in causes} - {exit_remedy(None, run=run)}
-    return sorted(remedies) or [f"to continue: ai500 resume {run}"]
+    return sorted(remedies) or [f"to continue: ai500 resume {quoted(run)}"]
 
 
 def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:

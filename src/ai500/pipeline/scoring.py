@@ -11,6 +11,7 @@ from ai500.core import events, schema
 from ai500.core.errors import JobError, RunFolderError
 from ai500.core.events import Event
 from ai500.core.schema import SchemaError
+from ai500.core.shell import quoted
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.pipeline.programs import program_of, program_of_class
 from ai500.records import Operations, Plan, Score, TrainRecord, TrialScore, run_folder
@@ -123,7 +124,7 @@ def _recorded(run: RunFolder) -> list[Event]:
         raise JobError(
             f"{run.path} has no finished trial yet.",
             path=run.path,
-            remedy=f"Run `ai500 resume {run.path}`.",
+            remedy=f"Run `ai500 resume {quoted(run.path)}`.",
         )
     return recorded
 

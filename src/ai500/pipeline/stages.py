@@ -28,6 +28,7 @@ from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.core.shell import quoted
 from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
@@ -164,7 +165,7 @@ def execute(
         raise errors.RunCancelledError(
             "cancelled; finished work is kept.",
             path=run.path,
-            remedy=f"Continue with: ai500 resume {run.path}",
+            remedy=f"Continue with: ai500 resume {quoted(run.path)}",
         ) from None
     if failures:
         raise errors.JobError("\n\n".join(failures), path=run.path)
@@ -192,9 +193,7 @@ def run_trial(session: Session, number: int) -> list[str]:
     run, plan, trial = session.run, session.plan, session.run.trial(number)
     if run.cancel_request.exists():
         raise KeyboardInterrupt
-    logged = _logged(session, number)
-    scored = trial.score.exists() and run_folder.read(TrialScore, trial.score).complete
-    if scored and "aggregate" in logged:
+    if _is_finished(session, number):
         return []
     if trial.trial.exists():
         session.program.recover(run, plan, trial=number, log=session.log)
@@ -244,6 +243,19 @@ def train_members(
             remove_staged(tasks)
         session.log.emit("run_end")
     return failures
+
+
+def _is_finished(session: Session, number: int) -> bool:
+    """Return True if a trial has a complete score, and no record lacks that a stage has written.
+
+    `ai500 score` writes a score from the events alone: it says nothing of the other records.
+    """
+    trial, members = session.run.trial(number), range(session.plan.ensemble_size)
+    written = [trial.score, trial.ensemble, *(trial.member(m).record for m in members)]
+    if not all(path.exists() for path in written):
+        return False
+    complete = run_folder.read(TrialScore, trial.score).complete
+    return complete and "aggregate" in _logged(session, number)
 
 
 def _logged(session: Session, number: int) -> set[str]:
@@ -484,7 +496,7 @@ def _detach(session: Session, controller: JobController, error: BaseException) -
         raise errors.RunDetachedError(
             "the members' jobs are still running; no controller is attached.",
             path=session.run.path,
-            remedy=f"Follow them with: ai500 resume {session.run.path}",
+            remedy=f"Follow them with: ai500 resume {quoted(session.run.path)}",
         ) from None
 
 

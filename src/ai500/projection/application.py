@@ -13,6 +13,7 @@ import numpy as np
 from ai500 import config as configuration
 from ai500.core import events, schema
 from ai500.core.errors import InputError
+from ai500.core.shell import quoted
 from ai500.metrics.quality import Target, target_of
 from ai500.pipeline.programs import program_of
 from ai500.profile.record import PrecisionProfile, Profile
@@ -159,7 +160,7 @@ def read(path: Path) -> Application:
         raise InputError(
             f"{path} has no score: it is not finished.",
             path=path,
-            remedy=f"`ai500 resume {path}` finishes it.",
+            remedy=f"`ai500 resume {quoted(path)}` finishes it.",
         )
     _check_parallel(plan, path)
     score = run_folder.read(Score, folder.score)
@@ -357,7 +358,7 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
             f"{folder.path} has no profile, and its steps contain communication among "
             f"{plan.parallel_degree} accelerators: computation alone is not known.",
             path=folder.path,
-            remedy=f"Run `ai500 profile {folder.path}` first.",
+            remedy=f"Run `ai500 profile {quoted(folder.path)}` first.",
         )
     return _Step(fmean(epochs), "epochs of the run's members", buckets, ready, assumed)
 
