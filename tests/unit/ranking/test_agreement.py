@@ -21,19 +21,12 @@ from tests.support.submitted import contents, packed, small_run, submittable_run
 MEMORY = Path("/dev/shm")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
-    """A submission that is valid, and a smaller one that breaks rules."""
-    folder = tmp_path_factory.mktemp("agreement")
-    return [
-        contents(packed(submittable_run(folder / "run"), folder / "valid.ai500")),
-        contents(packed(small_run(folder / "small"), folder / "small.ai500")),
-    ]
-
-
 @pytest.fixture
-def short_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
-    """Files like `files`, of a class with one member and two epochs: many cases in minutes."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
+    """A submission that is valid, and a smaller one that breaks rules.
+
+    The class has one member and two epochs: many cases in minutes.
+    """
     smoke = CLASSES["smoke"]
     reference = replace(smoke.reference, epochs=2, warmup_epochs=1)
     short = replace(smoke, ensemble_size=1, required_runs=1, reference=reference)
@@ -118,7 +111,5 @@ def test_rank_and_verify_agree(files: list[dict[str, bytes]]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
-def test_rank_and_verify_agree_on_20000_files(
-    short_files: list[dict[str, bytes]], part: int
-) -> None:
-    assert agree(short_files, range(5_000 * part, 5_000 * (part + 1))) >= 250
+def test_rank_and_verify_agree_on_20000_files(files: list[dict[str, bytes]], part: int) -> None:
+    assert agree(files, range(5_000 * part, 5_000 * (part + 1))) >= 250
