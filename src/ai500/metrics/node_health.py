@@ -167,7 +167,7 @@ def _outliers(
 
 
 def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "throttled_seconds"):
+    for growth in _growths_of(growths, "throttled_seconds"):
         share = growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if share > THROTTLED_SHARE:
             yield Sign(
@@ -179,9 +179,9 @@ def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
-    codes = {(g.host, g.column.device): g.last for g in _of(growths, "last_xid")}
+    codes = {(g.host, g.column.device): g.last for g in _growths_of(growths, "last_xid")}
     for quantity, (least, name) in COUNTED.items():
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             if growth.growth >= least:
                 code = codes.get((growth.host, growth.column.device), 0)
                 last = f", the last is {code:.0f}" if quantity == "xid_errors" and code else ""
@@ -190,7 +190,7 @@ def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _link_errors(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "link_errors"):
+    for growth in _growths_of(growths, "link_errors"):
         per_hour = 3600 * growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if growth.growth >= LINK_ERRORS and per_hour > LINK_ERRORS_PER_HOUR:
             text = f"{growth.column.device} had {growth.growth:.0f} link errors"
@@ -201,7 +201,7 @@ def _unlike_others(growths: Sequence[Growth]) -> Iterator[Sign]:
     """Yield devices below the value that most devices of their kind have."""
     for quantity, unit in SAME_EVERYWHERE.items():
         groups: dict[tuple[str, str], list[Growth]] = {}
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             # An interface has its name on every node, an accelerator is known by its UUID.
             device = growth.column.device if quantity.startswith("link_") else ""
             groups.setdefault((growth.column.meter, device), []).append(growth)
@@ -248,5 +248,5 @@ def _slow_disks(growths: Sequence[Growth]) -> Iterator[Sign]:
             )
 
 
-def _of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
+def _growths_of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
     return (growth for growth in growths if growth.column.quantity == quantity)
