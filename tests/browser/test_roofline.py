@@ -95,7 +95,7 @@ def test_runs_in_one_plot_fit(browser: Browser, tmp_path: Path, width: int) -> N
     page = opened(browser, path, viewport={"width": width, "height": 900})
     assert "2.4 PFLOPS" in page.locator("table").first.inner_text()
     assert {"CONV FP32", "CONV BF16"} <= {
-        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_inner_texts()
+        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_text_contents()
     }
     assert page.evaluate(TEXT_COLLISIONS) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -46,7 +46,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.injected: Counter[str] = Counter()
-        """By kind, and by the role of the process that got a signal."""
+        """Number of faults by kind, and by the role of the process that got a signal."""
         self.outcomes: dict[str, Counter[Fault]] = {name: Counter() for name in OUTCOMES}
         self._lock = threading.Lock()
 

@@ -39,11 +39,11 @@ from ai500.report.section import (
 from ai500.report.summary import hardware, score_section, which_trials
 
 MOVES_SHOWN = 60
-"""Characters of a model's changes in the table."""
+"""Maximum length of a model's list of changes in the table, in characters."""
 POINTS = 240
-"""Points of a curve over time."""
+"""Number of points of a curve over time."""
 RATE_WINDOWS = 40
-"""Windows that the search is divided into for the momentary rate."""
+"""Number of windows over which the momentary rate is averaged."""
 X_TITLE = "time since the first batch"
 STATES = {
     "trained": "trained", "stopped_early": "stopped early", "out_of_time": "out of time",

@@ -38,6 +38,8 @@ class MemberView:
     """Word for a sample of the workload."""
     reason: str | None = None
     """Reason why it is pending, in the scheduler's words, or why it failed."""
+    launched: float | None = None
+    """Wall-clock time at which the controller saw this attempt's job run."""
     started: float | None = None
     """Wall-clock time at which `started_attempt` began to train."""
     started_attempt: int = 0
@@ -57,6 +59,13 @@ class MemberView:
     def epochs_done(self) -> float:
         """Epochs done, with the fraction of the epoch in progress."""
         return self.epoch + (self.step / self.steps_per_epoch if self.steps_per_epoch else 0.0)
+
+    @property
+    def preparation_seconds(self) -> float | None:
+        """Seconds from the launch of this attempt to its first batch; None: not known."""
+        if self.launched is None or self.started is None or self.started_attempt < self.attempt:
+            return None
+        return max(0.0, self.started - self.launched)
 
     @property
     def seconds_left(self) -> float | None:

@@ -27,9 +27,9 @@ from ai500.records.run_folder import RunFolder
 from ai500.records.worker_exit import exit_remedy
 
 FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
-"""Time between two looks at a run: on a terminal, and in a log file."""
+"""Seconds between two reads of the run folder: on a terminal, and in a log file."""
 PAUSE_PER_LOOK = 4.0
-"""Least pause after a look, in multiples of the time that it took."""
+"""Least pause after a read, in multiples of the time that it took."""
 MAX_METER_BYTES = 256 << 20
 """Size of a trial's meter logs above which their signs are left to the report."""
 

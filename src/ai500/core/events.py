@@ -67,7 +67,7 @@ _PLAIN_TYPES: dict[str, Any] = {
 }  # fmt: skip
 """Types that nearly all values have: a long log takes half the time to check."""
 REPEATED = ("event", "host", "boot", "optimizer_sha256")
-"""Fields whose values are few: the reader keeps each once."""
+"""Fields with few distinct values: the reader keeps one object per value."""
 
 
 @cache

@@ -209,7 +209,12 @@ def run(task: Task, *, rank: Rank, device: str, threads: int | None, stop: StopR
             member.backend.broadcast(0)
 
         window = timed_window(
-            task, rank=rank, meters=meters, emit=member.emit, synchronize=synchronize
+            task,
+            rank=rank,
+            meters=meters,
+            emit=member.emit,
+            synchronize=synchronize,
+            stopped=stop,
         )
         with window as member.on_ready:
             train(member)

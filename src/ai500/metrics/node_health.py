@@ -73,14 +73,14 @@ def trial_signs(
 ) -> list[Sign]:
     """Read the signs of one trial from its folder and the run's events.
 
-    Meters of more than `most_bytes` are not read. The members of a search train different models,
-    and their steps are not compared.
+    Meters of more than `most_bytes` are not read. The workers of a search train different models:
+    they log no epochs, and their steps are not compared.
     """
     folder = run.trial(trial)
     straddling = {entry.member for entry in plan.mapping if len(entry.shares) > 1}
     size = sum(file.stat().st_size for file in folder.meters.glob("*.jsonl"))
     return node_signs(
-        events if plan.search is None else (),
+        events,
         device_growths(folder.meters) if size <= most_bytes else [],
         trial=trial,
         nodes_of_members={

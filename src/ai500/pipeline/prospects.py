@@ -139,7 +139,7 @@ def with_one_wave(config: Config, plan: Plan) -> tuple[Config, Plan]:
     Only what the user left open is chosen: P_degree, and how many members share an accelerator.
     The same configuration and plan come back where there is nothing to choose, or nothing fits.
     """
-    if plan.waves == 1 or plan.search is not None or config.ensemble.members_per_accelerator > 1:
+    if plan.waves == 1 or config.ensemble.members_per_accelerator > 1:
         return config, plan
     members = config.ensemble.size or reference_class(plan).ensemble_size
     degrees = (

@@ -21,7 +21,6 @@ from typing import Protocol
 from ai500 import config as configuration
 from ai500.bagging.data_sampler import Sampler
 from ai500.bagging.job_controller import JobController, log_tail
-from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
@@ -196,8 +195,8 @@ def run_trial(session: Session, number: int) -> list[str]:
         raise KeyboardInterrupt
     if _is_finished(session, number):
         return []
-    if trial.trial.exists() and plan.search is None:
-        recover_logs(run, plan, trial=number, log=session.log)
+    if trial.trial.exists():
+        session.program.recover(run, plan, trial=number, log=session.log)
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)

@@ -15,6 +15,7 @@ from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.core.shell import quoted
 from ai500.metrics.quality import Target, target_of
+from ai500.pipeline.programs import program_of
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.projection.activations import Activations
 from ai500.projection.activations import read as read_activations
@@ -50,9 +51,9 @@ class Application:
     accelerator: str
     """Device that the run trained on."""
     ceiling_flops: float | None
-    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: none."""
+    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: unknown."""
     peak_flops: float | None
-    """Theoretical peak of that device in this precision, from the same file; None: none."""
+    """Theoretical peak of that device in this precision, from the same file; None: unknown."""
     batch_size: int
     """Images of one accelerator in a step."""
     step_seconds: float
@@ -149,7 +150,7 @@ def read(path: Path) -> Application:
     """Read a finished run of an ensemble."""
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         raise InputError(
             f"{path} is a search: its models differ, so no member stands for the others.",
             path=path,

@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from ai500.core.errors import RuleError
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.metrics.quality import quality_ratio
 from ai500.records import Score, TrainRecord, require
 from ai500.records.findings import Judgement, LayerVerdict
@@ -22,7 +23,7 @@ LARGEST = 1e30
 # Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
 # Packages of the frameworks that train members, as records name their versions.
-FRAMEWORK_PACKAGES = ("torch", "jax", "tensorflow", "mindspore")
+FRAMEWORK_PACKAGES = ("torch", *OTHER_FRAMEWORKS)
 
 
 @dataclass(frozen=True, slots=True)

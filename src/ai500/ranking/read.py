@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
-from typing import cast
 
 from ai500.core.errors import AI500Error
-from ai500.core.reading import open_regular
+from ai500.core.reading import file_sha256
 from ai500.ranking import pages
 from ai500.ranking.entries import (
     Claim,
@@ -104,9 +101,3 @@ def differing_values(verification: Verification) -> Iterator[str]:
         yield (f"{each.file}: {each.key} is {each.claimed}, the raw events give {each.recomputed}")
     if (more := len(verification.differences) - DIFFERENCES_SHOWN) > 0:
         yield f"{more:,} more values do not follow from the raw events"
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file; a pipe or a device is an InputError."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()

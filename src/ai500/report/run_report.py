@@ -41,7 +41,7 @@ def write_report(run: RunFolder, program: ReportProgram) -> None:
 
 
 def report_page(run: RunData, program: ReportProgram) -> Page:
-    """Put the page together."""
+    """Build the page of a run's report."""
     plan, part = run.plan, program(run)
     workload = plan.workload.replace("_", " ")
     sections = [

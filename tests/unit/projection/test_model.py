@@ -59,11 +59,7 @@ def test_a_part_of_the_nodes_stands_for_all(
 ) -> None:
     topology = platform.Topology(kind, leaf=8, uplinks=4, radix=64, switches=4, endpoints=4)
     system = replace(platform.read("cluster-100gbe"), topology=topology)
-    few_groups = kind == "dragonfly" and mode in ("torus_2d", "butterfly")
-    # A dragonfly of 16 endpoints in a group is far from 1,024 nodes of eight groups.
-    assert folding(mode, system, nodes, part=64) == pytest.approx(
-        1, rel=0.5 if few_groups else 0.15
-    )
+    assert folding(mode, system, nodes, part=64) == pytest.approx(1, rel=0.15)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
 
 @pytest.fixture
 def short_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
-    """As `files`, of a class with one member and two epochs: many cases in minutes."""
+    """Files like `files`, of a class with one member and two epochs: many cases in minutes."""
     smoke = CLASSES["smoke"]
     reference = replace(smoke.reference, epochs=2, warmup_epochs=1)
     short = replace(smoke, ensemble_size=1, required_runs=1, reference=reference)

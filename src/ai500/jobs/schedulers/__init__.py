@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ai500.core import plugins
 from ai500.core.errors import JobError
@@ -84,6 +84,14 @@ class Scheduler(Protocol):
 
     def close(self) -> None:
         """Release the controller's resources; jobs that outlive it keep running."""
+
+
+@runtime_checkable
+class StartsEarly(Protocol):
+    """A scheduler that starts waiting jobs before those on their slots have ended."""
+
+    def end_soon(self, ids: Sequence[str]) -> None:
+        """Note that these jobs end soon: the next ones on their slots may start and prepare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,11 +309,11 @@ class SlurmScheduler:
                     if job_ids := commands.jobs_named(name):
                         return job_ids[0]
             except (commands.CommandFailedError, commands.UnclearReplyError) as error:
-                return self._found(name, error=error)
+                return self._accepted_job(name, error=error)
             time.sleep(SUBMIT_PAUSE_SECONDS)
         raise AssertionError  # the loop has no end
 
-    def _found(
+    def _accepted_job(
         self, name: str, *, error: commands.CommandFailedError | commands.UnclearReplyError
     ) -> str:
         """Return the id of a job that may exist after an unclear sbatch; raise if it does not."""

@@ -256,7 +256,7 @@ def axes(frame: Frame, x_ticks: Ticks, y_ticks: Ticks, *, x_title: str, y_title:
 
 
 def document(parts: Iterable[str], *, height: float, title: str) -> str:
-    """Put the parts together, with a title for screen readers."""
+    """Build an SVG document from its parts, with a title for screen readers."""
     name = escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}" '
