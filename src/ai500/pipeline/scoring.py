@@ -26,6 +26,11 @@ from ai500.rules.layers import Level
 
 def score_run(run: RunFolder) -> Score:
     """Recompute the run's score and findings from its events, and write them."""
+    return scored_evidence(run).score
+
+
+def scored_evidence(run: RunFolder) -> Evidence:
+    """Score the run and judge it, write both, and return the evidence that was read for it."""
     evidence = run_evidence(run)
     score = evidence.score
     for trial in score.trials:
@@ -34,7 +39,7 @@ def score_run(run: RunFolder) -> Score:
     judgement = judge_evidence(evidence)
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
-    return score
+    return evidence
 
 
 def score_by_convention(run: RunFolder, convention: str) -> Score:
@@ -172,9 +177,9 @@ def _check_finite(trials: Sequence[TrialScore]) -> None:
                 raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
 
 
-def write_report(run: RunFolder) -> None:
-    """Write `report.html` from the run's records."""
-    run_report.write_report(run, program_report)
+def write_report(run: RunFolder, evidence: Evidence | None = None) -> None:
+    """Write `report.html` from the run's records; those of the evidence are not read again."""
+    run_report.write_report(run, program_report, evidence=evidence)
 
 
 def program_report(run: RunData) -> ProgramReport:
