@@ -2,8 +2,9 @@
 
     python benchmarks/large_ensemble.py [--members 10000] [--nodes 1000] [--part plan|results]
 
-`plan`: `ai500 plan` on a real Slurm of so many virtual nodes (tests/support/slurm/cluster.py), ten
-slots for each: it reads the cluster, maps the members, writes the scripts and has Slurm judge one.
+`plan`: `ai500 plan` on a real Slurm (tests/support/slurm/cluster.py) with a partition of so many
+nodes of ten CPUs: it reads the cluster, maps the members, writes the scripts and has Slurm judge
+one. The nodes are those of a cloud, which sleep: slurmctld answers as if they were there.
 
 `results`: `ai500 status`, `ai500 score` and `ai500 report` of a run whose members have ended on as
 many hosts (tests/support/synthetic_run.py), ten epochs each.
@@ -40,8 +41,6 @@ from ai500.records.run_folder import RunFolder
 
 SLOTS = 10
 PLAN_SECONDS, PLAN_BYTES, RESULT_SECONDS = 5.0, 500e6, 10.0
-START_SECONDS = 900.0
-"""Limit for a thousand slurmd to start on a few cores."""
 
 
 @dataclass(frozen=True)
@@ -92,19 +91,21 @@ def meets_goal(cost: Cost) -> bool:
 
 def planned(folder: Path, *, members: int, nodes: int) -> Iterator[Cost]:
     """Plan an array and a gang on a real Slurm."""
-    cluster = Cluster(folder / "cluster", nodes=nodes, cpus=SLOTS)
-    try:
-        cluster.start(timeout=START_SECONDS)
-        print(f"{nodes:,} nodes are idle after {cluster.start_seconds:.1f} s", flush=True)
+    lines = [
+        f"NodeName=c[1-{nodes}] CPUs={SLOTS} RealMemory=16000 State=CLOUD",
+        f"PartitionName=large Nodes=c[1-{nodes}] State=UP",
+        "ResumeProgram=/bin/true", "SuspendProgram=/bin/true", "SuspendTime=3600",
+        "SuspendExcNodes=n1",
+    ]  # fmt: skip
+    with Cluster(folder / "cluster", nodes=1, extra_conf=lines) as cluster:
         for start in ("array", "gang"):
             settings = {
-                "scheduler.kind": "slurm", "slurm.start": start, "ensemble.size": members,
-                "parallel.degree": 1, "system.accelerators_per_node": SLOTS, "system.device": "cpu",
+                "scheduler.kind": "slurm", "slurm.partition": "large", "slurm.start": start,
+                "system.accelerators_per_node": SLOTS, "system.device": "cpu",
+                "ensemble.size": members, "parallel.degree": 1,
             }  # fmt: skip
             words = [w for key, value in settings.items() for w in ("--set", f"{key}={value}")]
             yield measured(f"plan, {start}", "plan", *words, environment=cluster.environment)
-    finally:
-        cluster.stop()
 
 
 def results(folder: Path, *, members: int, nodes: int) -> Iterator[Cost]:
