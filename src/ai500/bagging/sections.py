@@ -480,7 +480,7 @@ def trials_figure(score: Score) -> Figure:
     ]
     mean = score.vflops / factor
     chart = DotRows(rows, f"VFLOPS, in {prefix}FLOPS", mean, f"mean {mean:.4g}")
-    caption = "The axis need not begin at zero. Dashed: the run's score."
+    caption = "The axis does not begin at zero. Dashed: the run's score."
     return Figure(title, chart, caption)
 
 

@@ -70,7 +70,8 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
     score = last.score
     lines = [
         f"{first.score.members_per_accelerator} to {score.members_per_accelerator} members shared "
-        f"each of {score.system_scale} accelerator(s). The ensemble's {score.quality_name} goes "
+        f"{'an' if score.system_scale == 1 else 'each'} accelerator. The ensemble's "
+        f"{score.quality_name} goes "
         f"from {first.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
         f"{last.ensemble_quality:.4f} (M = {score.ensemble_size}), the target is "
         f"{score.target_quality:g}."
