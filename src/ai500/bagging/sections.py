@@ -69,6 +69,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
     """Return the ensemble's part of the report."""
     return ProgramReport(
         benchmark="HPC AI500 V3.0",
+        subject=run.plan.workload.replace("_", " "),
         headline=vflops_over_trials(run.score),
         summary=[
             Cards(cards(run)),

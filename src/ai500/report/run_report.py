@@ -25,6 +25,8 @@ class ProgramReport:
 
     benchmark: str
     """Name of the benchmark that defines the score."""
+    subject: str
+    """What was benchmarked, for the page's title."""
     headline: str
     """Score with its unit, for the window's title."""
     summary: Sequence[Block]
@@ -43,7 +45,6 @@ def write_report(run: RunFolder, program: ReportProgram) -> None:
 def report_page(run: RunData, program: ReportProgram) -> Page:
     """Put the page together."""
     plan, part = run.plan, program(run)
-    workload = plan.workload.replace("_", " ")
     sections = [
         *part.sections,
         *read_sections(run.folder),
@@ -58,7 +59,7 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
     return Page(
         title=f"{run.state.name}: {part.headline}",
         kicker=f"{part.benchmark} · class {plan.problem_class}",
-        heading=f"{workload.capitalize()} on {accelerators(plan, run.system)}",
+        heading=f"{part.subject.capitalize()} on {accelerators(plan, run.system)}",
         facts=f"Run {run.state.name} · {date_text(run.started_at)} · ai500 {run.state.version}",
         lead=[verdict(run), *part.summary],
         sections=[section for section in sections if section is not None],
