@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.atomic import write_text
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_sections
+from ai500.report.formats import date_text
 from ai500.report.meter_section import power_section
 from ai500.report.page import Page, render
 from ai500.report.picture_section import picture_section
@@ -26,6 +26,8 @@ class ProgramReport:
 
     benchmark: str
     """Name of the benchmark that defines the score."""
+    subject: str
+    """What was benchmarked, for the page's title."""
     headline: str
     """Score with its unit, for the window's title."""
     summary: Sequence[Block]
@@ -46,7 +48,6 @@ def write_report(
 def report_page(run: RunData, program: ReportProgram) -> Page:
     """Build the page of a run's report."""
     plan, part = run.plan, program(run)
-    workload = plan.workload.replace("_", " ")
     sections = [
         *part.sections,
         *read_sections(run.folder),
@@ -61,8 +62,8 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
     return Page(
         title=f"{run.state.name}: {part.headline}",
         kicker=f"{part.benchmark} · class {plan.problem_class}",
-        heading=f"{workload.capitalize()} on {accelerators(plan, run.system)}",
-        facts=f"Run {run.state.name} · {_date(run.started_at)} · ai500 {run.state.version}",
+        heading=f"{part.subject.capitalize()} on {accelerators(plan, run.system)}",
+        facts=f"Run {run.state.name} · {date_text(run.started_at)} · ai500 {run.state.version}",
         lead=[verdict(run), *part.summary],
         sections=[section for section in sections if section is not None],
         footer=[
@@ -71,9 +72,3 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
         ],
         decisions=DECISIONS,
     )
-
-
-def _date(wall: float | None) -> str:
-    if wall is None:
-        return "at an unknown time"
-    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(wall))
