@@ -18,7 +18,6 @@ import math
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -210,6 +209,8 @@ def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; raise TOMLDecodeError if it is not TOML, UnsafeTextError if it is refused."""
+    import tomllib  # here: commands that only read a run's records start without it
+
     if len(text) > MAX_TOML_BYTES:
         raise UnsafeTextError(f"it has {len(text)} characters, more than {MAX_TOML_BYTES}")
     for number, line in enumerate(text.split("\n"), 1):

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from ai500.core.clocks import host_of
 from ai500.core.events import TRAINING_EVENTS, Event
@@ -156,6 +155,8 @@ def _outliers(
     """Yield (nodes, their value, median of all) of those far above what scatter explains."""
     if len(samples) < MIN_NODES:
         return
+    from statistics import median  # here: most runs have too few nodes to need it
+
     values = {hosts: median(series) for hosts, series in samples.items()}
     usual = median(values.values())
     between = MAD_TO_SIGMA * median(abs(value - usual) for value in values.values())
@@ -237,6 +238,8 @@ def _slow_disks(growths: Sequence[Growth]) -> Iterator[Sign]:
     }
     if len(rates) < MIN_NODES:
         return
+    from statistics import median
+
     usual = median(rates.values())
     for host, rate in rates.items():
         if rate < SLOW_DISK * usual:

@@ -14,7 +14,15 @@ from ai500.core.schema import SchemaError
 from ai500.core.shell import quoted
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.pipeline.programs import program_of, program_of_class
-from ai500.records import Operations, Plan, Score, TrainRecord, TrialScore, run_folder
+from ai500.records import (
+    EnsembleResult,
+    Operations,
+    Plan,
+    Score,
+    TrainRecord,
+    TrialScore,
+    run_folder,
+)
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_report
@@ -28,6 +36,7 @@ from ai500.rules.layers import Level
 def score_run(run: RunFolder) -> Score:
     """Recompute the run's score and findings from its events, and write them."""
     evidence = run_evidence(run)
+    _require_recorded_results(run, evidence.events)
     score = evidence.score
     for trial in score.trials:
         run_folder.write(run.trial(trial.trial).score, trial)
@@ -36,6 +45,21 @@ def score_run(run: RunFolder) -> Score:
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
     return score
+
+
+def _require_recorded_results(run: RunFolder, recorded: Sequence[Event]) -> None:
+    """Refuse results of the log that differ from the sealed records that aggregation wrote."""
+    results = {e["trial"]: e["result"] for e in recorded if e["event"] == "aggregate"}
+    for number, result in results.items():
+        file = run.trial(number).ensemble
+        if file.exists() and schema.encode(run_folder.read(EnsembleResult, file)) != result:
+            raise RunFolderError(
+                f"{run.events}: the result of trial {number} differs from {file}.",
+                key="aggregate",
+                value=result,
+                path=run.events,
+                remedy=f"To aggregate again: rm {quoted(file)} && ai500 resume {quoted(run.path)}",
+            )
 
 
 def score_by_convention(run: RunFolder, convention: str) -> Score:
@@ -146,13 +170,13 @@ def _score(run: RunFolder, plan: Plan, recorded: list[Event]) -> Score:
             key=error.key,
             value=error.value,
             path=run.events,
-            remedy="Restore it from a backup.",
+            remedy=events.remedy(run.events),
         ) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(
             f"{run.events} is damaged: {error!r}.",
             path=run.events,
-            remedy="Restore it from a backup.",
+            remedy=events.remedy(run.events),
         ) from error
     return score
 

@@ -26,7 +26,6 @@ from pathlib import Path
 from ai500.core import schema
 from ai500.core.atomic import replace_bytes
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
-from ai500.core.reading import file_sha256
 from ai500.core.source import PACKAGE, source_sha256
 from ai500.core.units import human_bytes
 from ai500.data.resumable_work import available_cores
@@ -183,7 +182,7 @@ def failure(answer: Answer, limits: Limits) -> str:
 def sha256_of(path: Path) -> str | None:
     """Return the SHA-256 of a regular file; None: it can't be read, which its judge reports."""
     try:
-        return file_sha256(path)
+        return archive_sha256(path)
     except (OSError, InputError):
         return None
 

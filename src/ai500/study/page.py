@@ -128,7 +128,7 @@ def cost_sentence(points: Sequence[PointResult]) -> str:
     time = f"took {human_seconds(sum(walls))}" if complete else "took an unknown time"
     if not known or len(known) < len(joules):
         return f"The runs together {time}; their energy was not measured."
-    return f"The runs together {time} and {human_si(sum(known))}J in their timed windows."
+    return f"The runs together {time}; their timed windows took {human_si(sum(known))}J."
 
 
 Value = str | int | float | bool | None

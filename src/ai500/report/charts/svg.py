@@ -102,7 +102,8 @@ class Frame:
 
 
 def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
-    """Return at most `most` round values that enclose [low, high]; `whole`: no fractions."""
+    """Return at most `most` round values that enclose both ends; `whole`: no fractions."""
+    low, high = min(low, high), max(low, high)
     if (high - low) / most <= sys.float_info.min:
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
