@@ -32,6 +32,7 @@ from ai500.data.resumable_work import available_cores
 from ai500.data.store import cache_folder
 from ai500.ranking.entries import Judged, Rejected
 from ai500.ranking.judge_server import OUT_OF_MEMORY, Answer, Limits, Request
+from ai500.ranking.read import archive_sha256
 from ai500.submission import manifest, signing
 from ai500.submission.archive import printable
 
