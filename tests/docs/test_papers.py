@@ -63,15 +63,17 @@ def test_each_command_exists_with_its_options() -> None:
         while words and hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         assert not hasattr(command, "commands"), text
-        known = {option for one in command.params for option in one.opts}
+        known = {option for parameter in command.params for option in parameter.opts}
         options = [word for word in words if word.startswith("-")]
         assert set(options) <= known, text
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
-        required = [one for one in arguments if one.required]
-        given = [word for word in words if not word.startswith("-")]
-        assert not required or given, text
-        if command.name == "flops" and given[0] != "MODEL":
-            assert countable(given[0]).name == given[0]
+        arguments = [
+            parameter for parameter in command.params if parameter.param_type_name == "argument"
+        ]
+        required = [parameter for parameter in arguments if parameter.required]
+        positional = [word for word in words if not word.startswith("-")]
+        assert not required or positional, text
+        if command.name == "flops" and positional[0] != "MODEL":
+            assert countable(positional[0]).name == positional[0]
 
 
 def test_links_of_the_page_lead_somewhere() -> None:
@@ -100,15 +102,15 @@ def test_measurements_on_the_page_are_those_of_the_records() -> None:
 def test_roofs_of_the_roofline_page_are_computed() -> None:
     """Every number of its table on V2's system, from V2's Table 5, ceilings and links."""
     page = (ROOT / "docs" / "roofline.md").read_text(encoding="utf-8")
-    found = re.findall(
+    table_rows = re.findall(
         r"^\| (EWA|Image Classification|the same, mixed)(?:, (\d+) \(.*?\))? \|.*?"
         r"\| ([\d,]+) T \| ([\d,]+) T \|",
         page,
         re.M,
     )
-    assert len(found) == 7
+    assert len(table_rows) == 7
     workload, gpus = "", 0
-    for name, number, roof, ceiling in found:
+    for name, number, roof, ceiling in table_rows:
         mixed = name == "the same, mixed"
         if not mixed:
             workload, gpus = name, int(number)
