@@ -206,8 +206,9 @@ class LocalKind:
         plan = context.plan
         one_process = plan.sharing.mode == "process"
         # On an accelerator a member that prepares would disturb the one that trains, and take
-        # its memory.
-        overlaps = plan.device == "cpu" and plan.waves > 1 and plan.members_per_accelerator == 1
+        # its memory; that of a container is not known here.
+        is_known = plan.device == "cpu" and plan.launcher == "bare"
+        overlaps = is_known and plan.waves > 1 and plan.members_per_accelerator == 1
         return LocalScheduler(
             context.launcher,
             jobs_per_slot=1 if one_process else plan.members_per_accelerator,
