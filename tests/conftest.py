@@ -45,7 +45,7 @@ ONE_WORKER = ("tests/browser", "tests/jobs")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile` a worker takes a file's tests, which share fixtures, else one test.
+    """A worker takes a file's tests, which share fixtures, with `--dist loadfile`; else one test.
 
     `xdist_group` is no help: pytest 9.2 ignores the names of nodes that xdist 3.8 changes."""
     from xdist.scheduler import LoadScopeScheduling
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def without_waiting_for_disks() -> None:
-    """What this process wrote is read back from memory; only a power cut would show the disk."""
+    """Writes are not flushed to disk: tests read them back from memory, and none cuts the power."""
     os.fsync = lambda descriptor: None
 
 
@@ -169,6 +169,7 @@ def finished_run(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> 
             cwd=folder, environment={"TMPDIR": str(folder), "COLUMNS": "80"},
         )  # fmt: skip
         assert command.wait() == 0, command.err
+        assert [path.name for path in folder.iterdir()] == ["run"], "temporary files are left"
         (folder / "printed.txt").write_text(command.out)
 
     trained = made_once(tmp_path_factory, "finished", train)

@@ -243,7 +243,11 @@ def _add_phantoms(
         files, original = folder.member(member), folder.member(member % size)
         files.path.mkdir()
         record = changed_records.load(original.record)
-        record |= {"member": member, "weights_sha256": f"{10**6 * trial + member:064x}"}
+        digests = ("weights_sha256", "validation_sha256")
+        record |= {"member": member} | {
+            name: f"{10**7 * place + 10**6 * trial + member:064x}"
+            for place, name in enumerate(digests)
+        }
         changed_records.save(files.record, record)
         changes = {"member": member, "bootstrap_sha256": bootstraps[member].sha256}
         changed_records.save(files.task, changed_records.load(original.task) | changes)

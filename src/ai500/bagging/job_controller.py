@@ -19,6 +19,7 @@ from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, Memb
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.heartbeat import turn_of
 from ai500.core.reading import read_tail
 from ai500.core.units import human_seconds
 from ai500.jobs.outage import Answer, Outage, ask_patiently
@@ -379,9 +380,7 @@ class JobController:
         if state in ("failed", "lost"):
             job = replace(job, cause=self._cause(member, job, status))
         if state == "done":
-            with contextlib.suppress(OSError):
-                for file in self._trial.member(member).of_running:
-                    file.unlink(missing_ok=True)
+            _remove_files_of_running(self._trial.member(member))
         self._record(member, job, status)
 
     def _cause(self, member: int, job: JobRecord, status: JobStatus) -> ExitCause | None:
@@ -478,6 +477,19 @@ class JobController:
             and time.monotonic() - self._saved >= self._save_seconds / MAX_SAVE_FRACTION
         ):
             self._save()
+
+
+def _remove_files_of_running(folder: MemberFolder) -> None:
+    """Remove the files of a running member that has ended.
+
+    Once a copy has waited for the lock, a worker that it replaced may sleep: it learns from the
+    lock that it was replaced, and would train on without.
+    """
+    kept = folder.lock if turn_of(folder.lock).exists() else None
+    with contextlib.suppress(OSError):
+        for file in folder.of_running:
+            if file != kept:
+                file.unlink(missing_ok=True)
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:

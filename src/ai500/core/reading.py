@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +32,8 @@ MAX_TEXT_BYTES = 16 << 20
 MAX_TOML_BYTES = 256 << 10
 # `a.a.a = 1` with n dots takes 4 n² bytes in tomllib: this many per line bound it to 128 MiB.
 MAX_DOTS_PER_LINE = 256
+# Files that are hashed may be larger than memory.
+HASH_BLOCK_BYTES = 4 << 20
 # A value takes up to 40 times the memory of its bytes in the file.
 MAX_VALUES = 4_000_000
 # The line of a search's aggregate, and a sample of 100,000 meters, stay below it.
@@ -111,6 +114,17 @@ def read_bytes(path: Path, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
         size = max(len(data), path.stat().st_size)
         raise InputError(f"{path} has {size} bytes, more than {limit}.", path=path, value=size)
     return data
+
+
+def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """Compute the SHA-256 of a regular file; `on_bytes` receives the size of each block read."""
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while block := file.read(HASH_BLOCK_BYTES):
+            digest.update(block)
+            if on_bytes:
+                on_bytes(len(block))
+    return digest.hexdigest()
 
 
 def read_text(path: Path, *, limit: int = MAX_TEXT_BYTES) -> str:

@@ -72,14 +72,14 @@ def trial_signs(
 ) -> list[Sign]:
     """Read the signs of one trial from its folder and the run's events.
 
-    Meters of more than `most_bytes` are not read. The members of a search train different models,
-    and their steps are not compared.
+    Meters of more than `most_bytes` are not read. The workers of a search train different models:
+    they log no epochs, and their steps are not compared.
     """
     folder = run.trial(trial)
     straddling = {entry.member for entry in plan.mapping if len(entry.shares) > 1}
     size = sum(file.stat().st_size for file in folder.meters.glob("*.jsonl"))
     return node_signs(
-        events if plan.search is None else (),
+        events,
         device_growths(folder.meters) if size <= most_bytes else [],
         trial=trial,
         nodes_of_members={
@@ -168,7 +168,7 @@ def _outliers(
 
 
 def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "throttled_seconds"):
+    for growth in _growths_of(growths, "throttled_seconds"):
         share = growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if share > THROTTLED_SHARE:
             yield Sign(
@@ -180,9 +180,9 @@ def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
-    codes = {(g.host, g.column.device): g.last for g in _of(growths, "last_xid")}
+    codes = {(g.host, g.column.device): g.last for g in _growths_of(growths, "last_xid")}
     for quantity, (least, name) in COUNTED.items():
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             if growth.growth >= least:
                 code = codes.get((growth.host, growth.column.device), 0)
                 last = f", the last is {code:.0f}" if quantity == "xid_errors" and code else ""
@@ -191,7 +191,7 @@ def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _link_errors(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "link_errors"):
+    for growth in _growths_of(growths, "link_errors"):
         per_hour = 3600 * growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if growth.growth >= LINK_ERRORS and per_hour > LINK_ERRORS_PER_HOUR:
             text = f"{growth.column.device} had {growth.growth:.0f} link errors"
@@ -202,7 +202,7 @@ def _unlike_others(growths: Sequence[Growth]) -> Iterator[Sign]:
     """Yield devices below the value that most devices of their kind have."""
     for quantity, unit in SAME_EVERYWHERE.items():
         groups: dict[tuple[str, str], list[Growth]] = {}
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             # An interface has its name on every node, an accelerator is known by its UUID.
             device = growth.column.device if quantity.startswith("link_") else ""
             groups.setdefault((growth.column.meter, device), []).append(growth)
@@ -251,5 +251,5 @@ def _slow_disks(growths: Sequence[Growth]) -> Iterator[Sign]:
             )
 
 
-def _of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
+def _growths_of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
     return (growth for growth in growths if growth.column.quantity == quantity)

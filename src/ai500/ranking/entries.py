@@ -5,24 +5,22 @@ The score of an entry is recomputed from the submission's raw events.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from ai500.core.errors import RuleError
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.metrics.quality import quality_ratio
-from ai500.records import Score, TrainRecord, require
-from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records import TrainRecord, require
+from ai500.records.findings import LayerVerdict
 from ai500.report.run_data import RunData
 from ai500.report.summary import trial_range
 from ai500.submission.manifest import Info
 from ai500.workloads.protocol import load_workload
 
-# Figures above it, or below its inverse, are not measurements.
-LARGEST = 1e30
 # Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
 # Packages of the frameworks that train members, as records name their versions.
-FRAMEWORK_PACKAGES = ("torch", "jax", "tensorflow", "mindspore")
+FRAMEWORK_PACKAGES = ("torch", *OTHER_FRAMEWORKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,32 +184,6 @@ class Judged:
         if result is None:
             raise RuleError("a judgement has neither an entry nor reasons against one.")
         return result
-
-
-def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
-    """Return the reasons why a run is not a valid result; empty: it is valid."""
-    return [finding.cited for finding in judgement.violations] or _impossible(score)
-
-
-def _impossible(score: Score) -> list[str]:
-    """List the main figures that are not plausible positive numbers."""
-    figures = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
-    return [
-        f"{name} is {'not measured' if value is None else f'{value:g}'}: not a plausible positive "
-        "number"
-        for name, value in figures.items()
-        if value is None or not 1 / LARGEST <= value <= LARGEST
-    ]
-
-
-def implausible(entry: Entry) -> list[str]:
-    """List the figures that no machine reaches, and that can't be drawn, sorted or written."""
-    figures = {field.name: getattr(entry, field.name) for field in dataclasses.fields(Entry)}
-    return [
-        f"{name} is {value:g}: not a plausible number"
-        for name, value in figures.items()
-        if isinstance(value, float) and not abs(value) <= LARGEST
-    ]
 
 
 def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ai500.core.atomic import write_text
 from ai500.core.units import human_seconds, human_si
-from ai500.report.formats import counted, flops, known, quality
+from ai500.report.formats import counted, flops, known, quality, vflops
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Grid, Item, Items, Notice, Paragraph, Section, Table
 from ai500.rules.decisions import DECISIONS
@@ -197,7 +197,7 @@ def points_table(points: Sequence[PointResult]) -> Table:
         {
             "point": point.label,
             "M × P": f"{point.score.ensemble_size} × {point.score.parallel_degree}",
-            "VFLOPS": flops(point.vflops),
+            "VFLOPS": vflops(point.vflops),
             "FLOPS": flops(point.flops),
             "quality factor": quality(point.score.penalty_coefficient),
             "ensemble": quality(point.ensemble_quality),

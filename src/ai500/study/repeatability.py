@@ -226,7 +226,7 @@ def variation_table(workload: str, points: Sequence[PointResult]) -> Table:
             f"{len(values)} of {len(points)}",
             quantity.format(fmean(values)) if values else "none",
             variation_percent(variation_of(points, quantity)) + _validity_note(points, quantity),
-            f"{100 * paper:.3g} %" if paper is not None and quantity is EPOCHS else "",
+            f"{100 * paper:.3g}%" if paper is not None and quantity is EPOCHS else "",
         ))  # fmt: skip
     columns = ("quantity", "seeds that reached it", "mean", "variation", "V2 Table 2")
     return Table(columns, rows, numbers=(1, 2, 3, 4))

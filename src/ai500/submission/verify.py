@@ -180,6 +180,8 @@ def _contradicting_events(
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:
+            if "model" in event and plan.search is None:
+                yield f"events.jsonl: event {printable(event['event'])!r} names a model of a search"
             member_log = collected.setdefault((event.get("trial"), event.get("member")), {})
             number = event["member_sequence"]
             if number in member_log:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ai500.bagging.aggregate import aggregate
 from ai500.bagging.predictions import FinishedMember
 from ai500.core.errors import DataError
+from ai500.core.reading import file_sha256
 from ai500.data.climate.schema import Boxes, frame_fields
 from ai500.data.gather import Empty
-from ai500.data.packed_store import file_sha256
 from ai500.data.store import Arrays, Indices
 from ai500.records import EnsembleResult
 from ai500.records.fields import image_fields
@@ -202,7 +202,7 @@ def test_a_member_that_drew_everything_has_no_rows(tmp_path: Path) -> None:
 
 
 def test_a_limit_on_out_of_bag_samples_evaluates_evenly_spaced_ones(tmp_path: Path) -> None:
-    """Of 12 samples at most 5: 0, 2, 4, 7 and 9, of which the member never drew three."""
+    """At most 5 of 12 samples: 0, 2, 4, 7 and 9; the member never drew three of them."""
     counts = np.ones(12, np.uint8)
     counts[[0, 1, 2, 7, 8]] = 0  # 1 and 8 are no candidates
     labels = np.arange(12) % 3
@@ -264,7 +264,7 @@ CASES = [
 def test_changed_predictions_are_refused(
     tmp_path: Path, file: str, forged: bool, change: str
 ) -> None:
-    """By the digest; where the digest is made to fit, by shape, finiteness or quality."""
+    """Damage shows by the digest; else, made to fit, by shape, finiteness or quality."""
     members = ensemble(tmp_path)
     damaged = members[2]
     path = getattr(damaged.folder, file)

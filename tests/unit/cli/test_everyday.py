@@ -58,11 +58,14 @@ def test_what_other_commands_leave_is_listed(ai500: Run, runs: Path) -> None:
     run_folder.write(runs / "rooflines" / "host-1.json", synthetic_roofline.synthetic_roofline())
     (runs / "profiles" / "a").mkdir(parents=True)
     (runs / "profiles" / "a" / "profile.json").write_text("{}")
+    (runs / "projections" / "b").mkdir(parents=True)
+    (runs / "projections" / "b" / "projection.json").write_text("{}")
     (runs / "study-x").mkdir()
     (runs / "study-x" / "study.json").write_text("{}")
     kinds = {entry["kind"]: entry["state"] for entry in json.loads(ai500("runs", "--json")[1])}
     assert kinds == {
-        "run": "finished", "roofline": "stopped", "profile": "finished", "study": "stopped"
+        "run": "finished", "roofline": "stopped", "profile": "finished", "study": "stopped",
+        "projection": "finished",
     }  # fmt: skip
 
 

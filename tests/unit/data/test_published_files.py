@@ -15,7 +15,7 @@ TRAIN, DEVKIT = "ILSVRC2012_img_train.tar", "ILSVRC2012_devkit_t12.tar.gz"
 
 
 def test_the_published_hashes_of_imagenet() -> None:
-    """As torchvision's `ImageNet` and image-net.org print them."""
+    """Digests as torchvision's `ImageNet` and image-net.org print them."""
     assert published_files.PUBLISHED_MD5 == {
         "ILSVRC2012_img_train.tar": "1d675b47d978889d74fa0da5fadfb00e",
         "ILSVRC2012_img_val.tar": "29b22e2961454d5413ddabcf34fc5622",

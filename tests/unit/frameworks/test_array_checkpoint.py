@@ -25,7 +25,7 @@ class Weights:
     def __init__(self, *, first: int = 0) -> None:
         self.arrays = {"w": np.arange(3.0), "momentum.w": np.zeros(3)}
         self.first = first
-        """What rank 0 broadcasts."""
+        """Object that rank 0 broadcasts."""
 
     @property
     def backend(self) -> Weights:

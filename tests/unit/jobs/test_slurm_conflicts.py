@@ -1,4 +1,4 @@
-"""What cannot run on Slurm as planned: a conflict for each, and none without it."""
+"""Plans that cannot run on Slurm: a conflict for each, and none without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dead processes leave behind is listed, and removed on request; what is used stays."""
+"""Leftovers of dead processes are listed, and removed on request; what is used stays."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 from ai500.inventory.description import NodeDescription, Processors
 from ai500.inventory.peaks import (
     HIGHEST_HERTZ,
+    MOST_CORES,
     data_sheet,
     data_sheets,
     largest_flops,
@@ -30,6 +31,7 @@ from tests.support.rule_violations import (
     faster,
     late_first_batch,
     on_accelerators,
+    run_score,
     score,
     trials,
 )
@@ -52,6 +54,7 @@ def broken(evidence: Evidence) -> set[str]:
 
 
 H200 = 4 * 67e12
+EFFICIENCY = max(sheet.flops["fp32"] / sheet.watts for sheet in data_sheets())
 EPOCH = 63 * 20e-6
 
 
@@ -112,6 +115,35 @@ def both(first: Change, second: Change) -> Change:
     return lambda evidence: second(first(evidence))
 
 
+def job_events(kind: str, seconds: float) -> Change:
+    """Move the controller's events of jobs, by all clocks."""
+
+    def change(evidence: Evidence) -> Evidence:
+        moved = [
+            event | {clock: event[clock] + seconds for clock in ("wall", "monotonic")}
+            if event["event"] == kind
+            else event
+            for event in evidence.events
+        ]
+        return dataclasses.replace(evidence, events=moved)
+
+    return change
+
+
+def job_ended(seconds: float) -> Change:
+    """See each member's job end so long after its training."""
+
+    def change(evidence: Evidence) -> Evidence:
+        ends = [
+            event | {"event": "job_ended", "job": f"job-{event['member']}-1"}
+            | {clock: event[clock] + seconds for clock in ("wall", "monotonic")}
+            for event in evidence.events_of("end")
+        ]  # fmt: skip
+        return dataclasses.replace(evidence, events=[*evidence.events, *ends])
+
+    return change
+
+
 BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
     # rule, change by a number, number just inside, number just outside
     # 2 cores × 5 GHz × 96 operations × 4
@@ -136,6 +168,15 @@ BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
      lambda x: both(on_accelerators("NVIDIA H200", 4, 4),
                     score(watts=x, power_coverage="accelerators")), 141.0, 139.0),
     ("plausible power", limited, 4199.0, 4201.0),
+    ("plausible power", lambda x: score(flops=x * 8 * EFFICIENCY, watts=2.0,
+                                        power_coverage="whole nodes"), 1.99, 2.01),
+    ("possible quality", lambda x: score(ensemble_quality=x, target_quality=0.2), 0.79, 0.81),
+    *(("plausible figures", lambda x, n=name: run_score(**{n: x}), 0.99e30, 1.01e30)
+      for name in ("vflops", "flops", "seconds", "vflops_per_watt")),
+    *(("plausible figures", lambda x, n=name: run_score(**{n: x}), 1.01e-30, 0.99e-30)
+      for name in ("vflops", "flops", "seconds")),
+    ("window as controlled", lambda x: job_events("job_submitted", x), 603.0, 604.0),
+    ("window as controlled", lambda x: job_ended(x), -0.9, -1.1),
     ("accelerators as described", lambda x: on_accelerators("NVIDIA H200", 4, int(x)), 4, 3),
 ]  # fmt: skip
 
@@ -182,6 +223,13 @@ def test_the_rate_of_an_unknown_cpu_could_not_be_checked(clean: Evidence) -> Non
         unknown = processors(**changes)(copy.deepcopy(clean))
         findings = judge(unknown, rules=(rules.possible_rate,)).violations
         assert {finding.severity for finding in findings} == {"unchecked"}
+
+
+def test_a_description_of_a_larger_cpu_than_there_is_raises_no_bound() -> None:
+    largest = Processors(cores=MOST_CORES, highest_hertz=HIGHEST_HERTZ, instructions=("fma",))
+    for changes in ({"cores": 10**6}, {"highest_hertz": 1e15}):
+        described = dataclasses.replace(largest, **changes)
+        assert processor_flops(described, "fp32") == processor_flops(largest, "fp32")
 
 
 def test_largest_rates_of_processors() -> None:

@@ -167,6 +167,20 @@ def test_runs_that_differ_in_torchs_version_may_be_compared(clean: Evidence) -> 
     assert not comparison.comparable
 
 
+@pytest.mark.parametrize("framework", ["jax", "tensorflow", "mindspore"])
+def test_another_framework_is_forbidden_at_hardware_level_and_named_at_system_level(
+    clean: Evidence, framework: str
+) -> None:
+    other = recorded("framework", "name", value=framework)(clean)
+    update = f"ai500.frameworks.{framework}_backend.sgd"
+    other = recorded("optimizer_class", value=update)(other)
+    severities: dict[Level, str] = {"hardware": "violation", "system": "note"}
+    for level, severity in severities.items():
+        (finding,) = judge(other, level=level).findings
+        assert (finding.rule, finding.severity) == ("same framework", severity)
+        assert (finding.run, finding.reference) == (framework, "pytorch")
+
+
 @pytest.mark.parametrize("optimizer", ["lars", "lamb"])
 def test_lars_and_lamb_count_as_learning_rate_policy(clean: Evidence, optimizer: str) -> None:
     """V2 §5.1.2: they may change, and are disclosed with their settings."""

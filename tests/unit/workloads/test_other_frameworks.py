@@ -1,4 +1,4 @@
-"""What other frameworks share with PyTorch: the model's layers, its weights, the inputs."""
+"""Parts that other frameworks share with PyTorch: the model's layers, its weights, the inputs."""
 
 from __future__ import annotations
 
