@@ -89,6 +89,16 @@ def test_all_slots_of_a_job_have_to_be_free_soon(make: Make, tmp_path: Path) -> 
     assert states(scheduler, ids) == ["running"] * 3
 
 
+def test_a_cancelled_trial_leaves_no_locks(make: Make, tmp_path: Path) -> None:
+    scheduler = make(slot_locks=tmp_path / "slots")
+    ids = scheduler.submit([job(tmp_path, member, 0) for member in range(2)])
+    scheduler.cancel(ids[1:])
+    assert (tmp_path / "slots").exists()
+    scheduler.cancel(ids)
+    assert states(scheduler, ids) == ["cancelled", "cancelled"]
+    assert not (tmp_path / "slots").exists()
+
+
 def test_a_failed_job_waits_for_the_one_that_took_its_slots(make: Make, tmp_path: Path) -> None:
     scheduler = make(slot_locks=tmp_path / "slots")
     ids = scheduler.submit([job(tmp_path, 0, 0), job(tmp_path, 1, 0)])

@@ -108,6 +108,8 @@ class LocalScheduler:
                 process.wait(max(0.0, deadline - time.monotonic()))
             self._kill_group(process)
             self._ended[job_id] = JobStatus("cancelled", process.returncode)
+        if not self._running:
+            self.close()
 
     def close(self) -> None:
         """Remove the slots' locks; jobs end with this process."""
