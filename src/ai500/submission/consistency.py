@@ -94,7 +94,7 @@ def _configured(run: RunFolder, plan: Plan) -> Iterator[str]:
         "learning_rate": scaled_peak(hyper, global_batch_size=batch),
         "steps_per_epoch": plan.definition.train_samples // batch,
     }
-    if plan.operations is not None and plan.search is None:
+    if plan.operations is not None and program_of(plan).trains_class_model:
         derived["apc"] = equations.apc(
             plan.operations.per_sample, batch_size=batch, ensemble_size=plan.ensemble_size
         )
