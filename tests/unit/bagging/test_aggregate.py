@@ -251,6 +251,7 @@ CHANGES: dict[str, Any] = {
     "NaN": spoiled,
     "a row less": lambda values: values[:-1],
     "a class less": lambda values: values[:, :2],
+    "a number": lambda values: values.sum(),
 }
 CASES = [
     (file, forged, change)
@@ -280,6 +281,19 @@ def test_changed_predictions_are_refused(
     assert refused.value.key == path.name
     assert "member 2" in str(refused.value)
     assert f"rm {damaged.folder.record} && ai500 resume {tmp_path}" in refused.value.remedy
+
+
+def test_a_prediction_may_be_one_number(tmp_path: Path) -> None:
+    """Of regression, a member's predictions are a row of numbers."""
+    numbers = np.linspace(0, 1, 5, dtype=np.float32)
+    counts = np.array([0, 1, 2, 0, 1], np.uint8)
+    member = finished_member(
+        tmp_path, 0, validation=numbers, out_of_bag=numbers[:2], counts=counts, quality=0.5
+    )
+    member.verify_validation(samples=5)
+    member.verify_out_of_bag(samples=2)
+    with pytest.raises(DataError):
+        member.verify_validation(samples=4)
 
 
 def test_predictions_that_nothing_vouches_for_are_refused(tmp_path: Path) -> None:
