@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ai500.core.errors import InputError
 from ai500.ranking import registry as registry_module
 from ai500.ranking.entries import Claim, MemberWork, Ranked
-from ai500.ranking.identity import MARKS, marks, member_work, overlaps
+from ai500.ranking.identity import MARKS, marks, member_work, overlaps, rhythm
 from ai500.ranking.near_copies import MIN_COPIES, near_copies
 from ai500.ranking.registry import (
     Decision,
@@ -504,3 +504,15 @@ def test_a_registry_that_cannot_be_continued_is_not_damaged(tmp_path: Path) -> N
         record(path, [("c" * 64, "new.ai500")])
     assert caught.value.key == "received"
     assert load_registry(path).received == ()
+
+
+def test_other_names_of_models_are_the_same_work() -> None:
+    """A search's models are known by their order: other names hide no copy."""
+    events = [
+        event | {"model": f"model {event['epoch'] % 3}"} if "epoch" in event else event
+        for event in log(random.Random(1))
+    ]
+    renamed = [event | {"model": f"x{event['model']}"} if "model" in event else event
+               for event in events]  # fmt: skip
+    assert marks(events) == marks(renamed)
+    assert rhythm(events) == rhythm(renamed)
