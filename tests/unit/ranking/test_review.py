@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,26 @@ def test_reused_members_are_found_in_20000_cases(part: int) -> None:
         generator = random.Random(f"case {seed}")
         forgery = generator.choice(sorted(FORGERIES))
         reused_members_are_found(seed, forgery, generator.randint(1, 4))
+
+
+def test_two_very_large_ensembles_are_compared_in_seconds() -> None:
+    """Two times 6,000 members, all alike, took minutes of the list's own time."""
+    generator = random.Random(3)
+    intervals = [generator.gauss(2e6, 2e4) for _ in range(24)]
+
+    def ensemble(spread: float) -> list[MemberWork]:
+        return [
+            MemberWork(1, member, None, (), "same", tuple(
+                round(interval + generator.gauss(0, spread * (member % 2) + 3))
+                for interval in intervals
+            ))
+            for member in range(6000)
+        ]  # fmt: skip
+
+    claims = [Claim(f"{n}", f"{n:064x}", KEY, tuple(ensemble(n * 2e5))) for n in (1, 0)]
+    began = time.process_time()
+    assert len(list(near_copies(claims))) == 1
+    assert time.process_time() - began < 20
 
 
 def test_a_forger_whose_members_agree_too_well_hides_nothing() -> None:
