@@ -31,12 +31,14 @@ from tests.support.rule_violations import (
     after_training,
     clock_event,
     described,
+    events,
     faster,
     late_first_batch,
     on_accelerators,
     run_score,
     score,
     trials,
+    without,
 )
 from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import official_shape, write_synthetic_run
@@ -225,6 +227,12 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
                     for member, node in clean.trials[0].nodes
                 ]
             ),
+            "window as described",
+        ),
+        (without("job_submitted"), "window as controlled"),
+        (events("epoch", loss=None), "no copied members"),
+        (
+            described(lambda node: dataclasses.replace(node, hostname="elsewhere")),
             "window as described",
         ),
     ):
