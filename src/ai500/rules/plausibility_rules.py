@@ -255,7 +255,7 @@ def _outside(event: Event, start: Event, result: Event, clocks: Clocks) -> float
     host, controller = host_of(event), host_of(start)
     if host != controller or host != host_of(result):
         clock, allowed = "wall", MAX_HOSTS_APART_SECONDS
-    if host[0] == controller[0]:
+    if host[0] == controller[0] == host_of(result)[0]:
         allowed = min(allowed, SAME_MOMENT_SECONDS)  # one host has one wall clock
     times = [event[clock]]
     if clock == "wall":

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ai500.core.events import TRAINING_EVENTS
 from ai500.inventory.description import NodeDescription, Processors
 from ai500.inventory.peaks import (
     HIGHEST_HERTZ,
@@ -359,6 +360,18 @@ def test_members_on_another_host_may_be_minutes_apart(clean: Evidence) -> None:
             if e["event"] == "first_batch" and e["trial"] == 1
             else e
             for e in clean.events
+        ]
+        judged = broken(dataclasses.replace(clean, events=moved))
+        assert ("window as controlled" in judged) is expected
+
+
+def test_a_host_whose_clock_is_minutes_ahead_trains_within_its_jobs(clean: Evidence) -> None:
+    """The end of a job is the controller's event, on another clock than the end of training."""
+    other = {"host": "other", "boot": "1"}
+    for seconds, expected in ((300.0, False), (601.9, False), (602.1, True)):
+        moved = [
+            e | other | {"wall": e["wall"] + seconds} if e["event"] in TRAINING_EVENTS else e
+            for e in job_ended(1.0)(clean).events
         ]
         judged = broken(dataclasses.replace(clean, events=moved))
         assert ("window as controlled" in judged) is expected
