@@ -45,7 +45,7 @@ class ConfigOptions:
         typer.Option(
             "--runs",
             metavar="N",
-            help="Number of trials, or 'valid': the trials and the layout that a valid result needs.",
+            help="Number of trials, or 'valid': trials and layout that a valid result needs.",
         ),
     ] = None
     data: Annotated[
