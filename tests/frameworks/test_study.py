@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core import events
+from ai500.records.run_folder import RunFolder
 from tests.support.commands import Start
 from tests.support.framework_checks import LIMIT
 from tests.support.interpreters import interpreter
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 NAMES = ("pytorch", "jax", "tensorflow", "mindspore")
+
+
+def epoch_losses(run: Path) -> list[float]:
+    log = events.read(RunFolder(run).trial(1).member(0).events)
+    return [event["loss"] for event in log if event["event"] == "epoch"]
 
 
 def test_every_installed_framework_is_compared(
@@ -32,9 +39,11 @@ def test_every_installed_framework_is_compared(
         rows = {row["point"]: row for row in csv.DictReader(file)}
     assert set(rows) == set(NAMES)
     assert len({row["operations"] for row in rows.values()}) == 1
-    qualities = {name: float(row["ensemble_quality"]) for name, row in rows.items()}
-    # A validation sample is 1/128: after four epochs the same members, but for rounding.
-    assert max(qualities.values()) - min(qualities.values()) < 0.05, qualities
+    # The quality of so few samples is near chance; the losses show equal training.
+    losses = {name: epoch_losses(folder / row["run"]) for name, row in rows.items()}
+    for name in NAMES:
+        assert losses[name][-1] < 0.9 * losses[name][0], losses
+        assert losses[name] == pytest.approx(losses["pytorch"], rel=0.01), losses
     assert all(float(row["samples_per_second"]) > 0 for row in rows.values())
     page = (folder / "report.html").read_text()
     assert page.count("the same operations") == len(NAMES) - 1
