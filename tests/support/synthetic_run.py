@@ -166,6 +166,7 @@ def official_shape(
     return Shape(
         cores=min(MOST_CORES, max(2, math.ceil(epoch / seconds / CORE_FLOPS))),
         epoch_seconds=seconds,
+        config=f'workload = "{workload}"\nproblem_class = "{name}"\n',
         workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,

@@ -73,6 +73,10 @@ def contradicting_records(
             {"member": trained.member, "on a CPU": "cpu" in trained.device.lower()},
             {"member": member, "on a CPU": plan.device == "cpu"},
         )
+        # Without it `ai500 verify --predictions` could compare nothing.
+        predicts = plan.search is None and plan.framework.kind != "script"
+        if predicts and not trained.validation_sha256:
+            yield f"{_name(run, files.record)}: it has no SHA-256 of the member's predictions"
         framework = effective(trained, "framework", "name")
         if plan.framework.kind in FRAMEWORKS and framework is not None:
             yield from _differences(
@@ -94,7 +98,7 @@ def _configured(run: RunFolder, plan: Plan) -> Iterator[str]:
         "learning_rate": scaled_peak(hyper, global_batch_size=batch),
         "steps_per_epoch": plan.definition.train_samples // batch,
     }
-    if plan.operations is not None and plan.search is None:
+    if plan.operations is not None and program_of(plan).trains_class_model:
         derived["apc"] = equations.apc(
             plan.operations.per_sample, batch_size=batch, ensemble_size=plan.ensemble_size
         )

@@ -542,6 +542,17 @@ def test_a_target_a_little_below_the_class_is_refused(clean: Evidence) -> None:
     assert {f.rule for f in judge(forged).violations} == {"same target"}
 
 
+def test_a_difference_of_all_members_from_the_plan_is_one_finding(clean: Evidence) -> None:
+    for change in (
+        recorded("numerics", "precision", value="mixed-bf16"),
+        recorded("hyperparameters", "epochs", value=7),
+    ):
+        changed = change(copy.deepcopy(clean))
+        assert len(changed.members) > 1
+        found = judge_by(changed, rules=(RULES["hyperparameters as planned"],)).findings
+        assert len(found) == 1
+
+
 def test_members_without_weights_digests_are_not_passed(clean: Evidence) -> None:
     assert "complete records" in {
         f.rule for f in judge(records(weights_sha256=None)(clean)).violations
