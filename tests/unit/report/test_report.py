@@ -188,6 +188,7 @@ def test_findings_have_layer_rule_and_source(tmp_path: Path) -> None:
     assert "Rule: Train exactly the reference number of epochs. V2 §5.1.1" in page.text
 
 
+@pytest.mark.slow
 def test_a_thousand_members_stay_readable(tmp_path: Path) -> None:
     shape = Shape(members=1000, nodes=125, slots=8, epochs=2)
     run, page = report(tmp_path / "run", shape)
