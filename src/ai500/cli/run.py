@@ -246,10 +246,10 @@ def report(
     """
     folder = chosen_run(path)
     with run_folder.explaining_contradictions(folder.path):
-        scoring.score_run(folder)
+        evidence = scoring.scored_evidence(folder)
         profile_page.write_report_section(folder)
         roofline_page.write_report_section(folder)
-        write_report(folder)
+        write_report(folder, evidence)
     print_report_path(folder.report, as_json=as_json)
     if show and not webbrowser.open(folder.report.resolve().as_uri()):
         raise EnvironmentLacksError(

@@ -24,7 +24,7 @@ from ai500.pipeline import stages as pipeline
 from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.formats import flops
+from ai500.report.formats import vflops
 from ai500.rules.layers import Level
 from ai500.submission import member_rerun, packing, replication, signing
 from ai500.submission.confirmations import write_confirmation
@@ -94,7 +94,7 @@ def submit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a run that keeps the rules into one file for the list.
+    """Pack a run that follows the rules into one file for the list.
 
     Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
@@ -365,7 +365,7 @@ def _show_verification(submission: Submission, result: Verification) -> None:
     if result.confirmed and result.score is not None:
         console.print(
             f"confirmed: {result.compared} values follow from the raw events (relative tolerance "
-            f"{TOLERANCE:g}); VFLOPS {flops(result.score.vflops)}"
+            f"{TOLERANCE:g}); {vflops(result.score.vflops)}"
         )
     else:
         console.print("not confirmed")
@@ -402,7 +402,9 @@ def _comparison_rows(figure: Comparison) -> list[tuple[str, str]]:
     ]
     if figure.difference is not None:
         bounds = (
-            "" if figure.interval is None else ", 90 % {:+.2%} to {:+.2%}".format(*figure.interval)
+            ""
+            if figure.interval is None
+            else ", 90% interval {:+.2%} to {:+.2%}".format(*figure.interval)
         )
         pairs.append(
             ("difference", f"{figure.difference:+.2%}{bounds}; margin ± {figure.margin:.2%}")

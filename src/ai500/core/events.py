@@ -13,7 +13,6 @@ import json
 import math
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -75,7 +74,9 @@ def boot_id() -> str:
     """Return the id of this boot: monotonic clocks are comparable within one boot only."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    with contextlib.suppress(OSError, subprocess.SubprocessError):  # macOS
+    import subprocess  # macOS; slow to import where it is not needed
+
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
         words = ["sysctl", "-n", "kern.bootsessionuuid"]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
     return ""

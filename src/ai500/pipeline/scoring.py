@@ -35,6 +35,11 @@ from ai500.rules.layers import Level
 
 def score_run(run: RunFolder) -> Score:
     """Recompute the run's score and findings from its events, and write them."""
+    return scored_evidence(run).score
+
+
+def scored_evidence(run: RunFolder) -> Evidence:
+    """Score the run and judge it, write both, and return the evidence that was read for it."""
     evidence = run_evidence(run)
     _require_recorded_results(run, evidence.events)
     score = evidence.score
@@ -44,7 +49,7 @@ def score_run(run: RunFolder) -> Score:
     judgement = judge_evidence(evidence)
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
-    return score
+    return evidence
 
 
 def _require_recorded_results(run: RunFolder, recorded: Sequence[Event]) -> None:
@@ -197,9 +202,9 @@ def _check_finite(trials: Sequence[TrialScore]) -> None:
                 raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
 
 
-def write_report(run: RunFolder) -> None:
-    """Write `report.html` from the run's records."""
-    run_report.write_report(run, program_report)
+def write_report(run: RunFolder, evidence: Evidence | None = None) -> None:
+    """Write `report.html` from the run's records; those of the evidence are not read again."""
+    run_report.write_report(run, program_report, evidence=evidence)
 
 
 def program_report(run: RunData) -> ProgramReport:

@@ -43,7 +43,7 @@ from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
 from ai500.pipeline.leftovers import remove_temporary_files
 from ai500.pipeline.programs import Program, program_of
-from ai500.pipeline.scoring import score_run, write_report
+from ai500.pipeline.scoring import scored_evidence, write_report
 from ai500.records import (
     BootstrapRecord,
     JobRecord,
@@ -181,10 +181,11 @@ def _execute(session: Session) -> tuple[Score, list[str]]:
     failures: list[str] = []
     for number in range(1, session.plan.trials + 1):
         failures += run_trial(session, number)
-    score = score_run(run)
+    evidence = scored_evidence(run)
+    score = evidence.score
     session.log.emit("run_end", flops=score.flops, vflops=score.vflops)
     session.observer.stage("report")
-    write_report(run)
+    write_report(run, evidence)
     return score, failures
 
 

@@ -180,8 +180,8 @@ def assumptions(projector: Projector) -> list[str]:
         "accelerator stays the same at every scale. Measured batches: "
         f"{', '.join(str(measured) for measured, _ in app.steps_by_batch)}; linear between them, "
         "in proportion to the samples beyond.",
-        f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged "
-        f"{'by FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
+        f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged by "
+        f"{'FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
         f"{settings.precision or app.wire_precision}, each as soon as it is ready: from "
         f"{app.gradients_ready:.0%} of the computation on ({app.overlap_basis}).",
         *_divided(projector),

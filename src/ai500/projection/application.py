@@ -337,7 +337,7 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
     assumed = f"assumed: after the forward pass, {ready:.0%} of the computation"
     if folder.profile.exists():
         profile = run_folder.read(Profile, folder.profile)
-        measured = _of_precision(profile, plan.hyperparameters.precision)
+        measured = _precision_profile(profile, plan.hyperparameters.precision)
         if measured is not None and measured.communication is None:
             basis = "profile of the run, which did not communicate"
             return _Step(measured.seconds_per_step, basis, buckets, ready, assumed)
@@ -363,7 +363,7 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
     return _Step(fmean(epochs), "epochs of the run's members", buckets, ready, assumed)
 
 
-def _of_precision(profile: Profile, precision: str) -> PrecisionProfile | None:
+def _precision_profile(profile: Profile, precision: str) -> PrecisionProfile | None:
     return next((item for item in profile.precisions if item.precision == precision), None)
 
 

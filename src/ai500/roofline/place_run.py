@@ -165,7 +165,7 @@ def read_run(folder: RunFolder) -> RunFacts:
         traffic_source=counts[0][1],
         **_step_operations(plan, members[0], scored),
     )
-    return _of_search(facts, folder) if program_of(plan) is SEARCH else facts
+    return _search_facts(facts, folder) if program_of(plan) is SEARCH else facts
 
 
 def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dic
     }
 
 
-def _of_search(facts: RunFacts, folder: RunFolder) -> RunFacts:
+def _search_facts(facts: RunFacts, folder: RunFolder) -> RunFacts:
     """Replace what a single model's record can't say of a search's models."""
     plan, trial = facts.plan, facts.score.trial
     recorded = [event for event in events.read(folder.events) if event.get("trial") == trial]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import __version__
-from ai500.core.errors import InputError
 from ai500.core.reading import file_sha256
 from ai500.records import run_folder
 
@@ -61,16 +60,3 @@ def write_confirmation(
     )
     run_folder.write(path, record)
     return path
-
-
-def read_confirmation(submission: Path, kind: Kind) -> Confirmation | None:
-    """Read a submission's confirmation; None: there is none of exactly this file."""
-    path = confirmation_path(submission, kind)
-    if not path.is_file():
-        return None
-    try:
-        record = run_folder.read(Confirmation, path)
-    except InputError:
-        return None
-    valid = record.format == FORMAT and record.kind == kind
-    return record if valid and record.submission_sha256 == file_sha256(submission) else None

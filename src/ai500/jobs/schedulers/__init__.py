@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ai500.core import plugins
 from ai500.core.errors import JobError
-from ai500.jobs.launchers import Launcher
 from ai500.records import Cluster, JobState, NodeSlots, Plan
 
 if TYPE_CHECKING:
     from ai500.config import Config
+    from ai500.jobs.launchers import Launcher
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
 ACTIVE: tuple[JobState, ...] = ("pending", "running")
 """States of jobs that have not ended."""
+PREPARING = "others train on its slots"
+"""Reason that a scheduler gives for a running job which it started early."""
 
 
 class SchedulerUnavailableError(JobError):

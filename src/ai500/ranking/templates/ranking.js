@@ -49,6 +49,7 @@ const ai500 = (() => {
   }
   const KINDS = {
     flops: value => rate(value, "FLOPS"),
+    vflops: value => rate(value, "VFLOPS"),
     per_watt: value => rate(value, "").trim(), // the column's name is the unit
     seconds: duration,
     count: value => value.toLocaleString("en"),
@@ -263,6 +264,7 @@ const ai500 = (() => {
       return [entry.proven, element("small", {}, entry.signed ? "signed" : "not signed")];
     if (key === "regulated_score" && entry[key] === null) return ["—"]; // an ensemble has none
     if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
+    if (kind === "text") return [element("span", {}, entry[key])];
     const figure = KINDS[kind](entry[key]);
     return kind === "per_watt" ? [figure, element("small", {}, entry.power_coverage)] : [figure];
   }
@@ -382,7 +384,7 @@ const ai500 = (() => {
 
   // --- the comparison ---------------------------------------------------------------------
   const MEASURED = [
-    ["VFLOPS", "vflops", "flops", 1], ["FLOPS", "flops", "flops", 1],
+    ["VFLOPS", "vflops", "vflops", 1], ["FLOPS", "flops", "flops", 1],
     ["regulated score", "regulated_score", "flops", 1],
     ["time to quality", "time_to_quality_seconds", "seconds", -1],
     ["time to target", "time_to_target_seconds", "seconds", -1],
@@ -433,7 +435,7 @@ const ai500 = (() => {
   }
 
   const describe = entry => `${[entry.system, entry.organization, entry.edition].filter(Boolean).join(", ")}: `
-    + `${KINDS.flops(entry.vflops)} (${listName(entry)})`;
+    + `${KINDS.vflops(entry.vflops)} (${listName(entry)})`;
 
   function choose(next) {
     Object.assign(sides, next);

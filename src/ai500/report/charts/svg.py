@@ -68,6 +68,11 @@ class Ticks:
         count = sum(value <= end for value in self.values)
         return Ticks(self.values[:count], self.labels[:count])
 
+    def inside(self, scale: Scale) -> Ticks:
+        """Drop the ticks outside of an axis."""
+        shown = [i for i, value in enumerate(self.values) if scale.low <= value <= scale.high]
+        return Ticks(tuple(self.values[i] for i in shown), tuple(self.labels[i] for i in shown))
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -102,7 +107,8 @@ class Frame:
 
 
 def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
-    """Return at most `most` round values that enclose [low, high]; `whole`: no fractions."""
+    """Return at most `most` round values that enclose both ends; `whole`: no fractions."""
+    low, high = min(low, high), max(low, high)
     if (high - low) / most <= sys.float_info.min:
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
@@ -140,11 +146,12 @@ def log_ticks(low: float, high: float, *, limit: int = 7) -> Ticks:
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        last_values = range(start + 1, len(values))
+        above = (i for i in last_values if values[i] >= high * (1 - 1e-9))
         end = min(above, default=len(values) - 1)
         if end - start < limit:
             break
-    step = math.ceil((end - start) / limit)  # above 1 only for very many decades
+    step = max(1, math.ceil((end - start) / limit))  # above 1 only for very many decades
     kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
     return Ticks(tuple(kept), tuple(human_si(value).strip() for value in kept))
 
@@ -155,12 +162,14 @@ _TIME_UNITS = ((86400 * 2, 86400, "d"), (5400, 3600, "h"), (100, 60, "min"), (0,
 
 def time_ticks(seconds: float, *, most: int = 6) -> Ticks:
     """Return round times from 0 to `seconds`; the axis ends with the last event."""
-    size, unit = next((size, unit) for least, size, unit in _TIME_UNITS if seconds >= least)
     if seconds < most:
         ticks = nice_ticks(0, seconds, most=most)
         return Ticks(ticks.values, tuple(f"{label} s" for label in ticks.labels))
     days = [86400 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)]
     step = next((s for s in (*_TIME_STEPS, *days) if seconds / s < most), 86400 * 2000)
+    size, unit = next(
+        (size, unit) for least, size, unit in _TIME_UNITS if seconds >= least and step >= size
+    )
     values = tuple(float(step * index) for index in range(int(seconds // step) + 1))
     return Ticks(values, tuple(f"{value / size:g} {unit}" for value in values))
 
