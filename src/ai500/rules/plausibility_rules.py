@@ -423,7 +423,7 @@ def plausible_figures(evidence: Evidence) -> Iterator[Observation]:
     )
     if score.search is not None:
         figures["regulated score"] = score.search.regulated_score
-    wrong = {
+    wrong: dict[str, float | None] = {
         name: value
         for name, value in positive.items()
         # Rule "official convention" reports operations that were not counted.
