@@ -2,6 +2,6 @@
 -- Lmod's module file: set `root` to the folder of a virtual environment with ai500.
 help([[HPC AI500: measures, tunes and ranks AI computing systems.]])
 whatis("Name: ai500")
-whatis("Version: 0.1.0")
-local root = "/apps/ai500/0.1.0"
+whatis("Version: 0.2.0")
+local root = "/apps/ai500/0.2.0"
 prepend_path("PATH", pathJoin(root, "bin"))

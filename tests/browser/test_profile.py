@@ -11,7 +11,7 @@ from ai500.profile.page import write_page
 from ai500.profile.record import Profile
 from ai500.profile.trace import read
 from ai500.records import Communication, Parallelism
-from tests.support.chromium import TEXT_COLLISIONS, opened
+from tests.support.chromium import BROKEN_NAMES, TEXT_COLLISIONS, opened
 from tests.support.profile_traces import accelerator_step
 from tests.support.profiles import profile_of
 
@@ -41,5 +41,6 @@ def test_nothing_overlaps_and_no_page_scrolls_sideways(
     page = opened(browser, page_file, viewport={"width": width, "height": 900})
     assert page.locator("svg").count() > 0
     assert page.evaluate(TEXT_COLLISIONS) == []
+    assert page.evaluate(BROKEN_NAMES) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()

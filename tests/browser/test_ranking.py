@@ -19,7 +19,7 @@ from ai500.core.units import human_seconds, human_si
 from ai500.ranking.entries import Drawing, Rejected
 from ai500.ranking.site import build
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
-from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance
+from tests.support.chromium import BROKEN_NAMES, TEXT_COLLISIONS, contrast, luminance
 from tests.support.synthetic_list import identity, ranked
 from tests.support.synthetic_site import (
     ENTRIES,
@@ -95,7 +95,7 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
     assert [cell.split()[0] for cell in cells(page, "Rank")] == [
         f"{STANDINGS[entry.id].rank}" for entry in expected
     ]
-    assert cells(page, "VFLOPS") == [f"{human_si(entry.vflops)}FLOPS" for entry in expected]
+    assert cells(page, "VFLOPS") == [f"{human_si(entry.vflops)}VFLOPS" for entry in expected]
     times = [human_seconds(entry.time_to_quality_seconds) for entry in expected]
     assert cells(page, "Time to quality") == times
     per_watt = [entry.flops_per_watt for entry in expected]
@@ -107,7 +107,7 @@ def test_the_first_view_is_the_longest_list_by_rank(page: Page, root: str) -> No
 
 def test_numbers_are_rounded_as_everywhere_else(page: Page, local: str) -> None:
     page.goto(f"{local}/index.html#q=halves")
-    assert cells(page, "VFLOPS") == [f"{human_si(1.0625e15)}FLOPS"] == ["1.062 PFLOPS"]
+    assert cells(page, "VFLOPS") == [f"{human_si(1.0625e15)}VFLOPS"] == ["1.062 PVFLOPS"]
     assert cells(page, "Time to quality") == [human_seconds(2.25)] == ["2.2 s"]
     assert cells(page, "Quality") == ["0.7812 / 0.759 ✓"]
 
@@ -138,7 +138,7 @@ def test_the_chart_is_that_of_the_list_that_is_shown(page: Page, local: str) -> 
     first = best(FIRST)[0]
     assert chart.locator("text").all_text_contents().count(f"1. {first.system}") == 1
     page.get_by_label("Workload").select_option("extreme_weather")
-    assert "extreme weather" in chart.locator("figcaption").inner_text()
+    assert "Extreme weather" in chart.locator("figcaption").inner_text()
     other = best(("extreme_weather", "full", "hardware"))[0]
     assert chart.locator("text").all_text_contents().count(f"1. {other.system}") == 1
     page.get_by_label("Workload").select_option("*")
@@ -471,6 +471,9 @@ def test_no_page_scrolls_sideways(page: Page, local: str) -> None:
         for width in (360, 390, 800, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+            # The comparison's columns have equal widths: a long name breaks there.
+            if not where.startswith("compare"):
+                assert page.evaluate(BROKEN_NAMES) == [], (where, width)
 
 
 def test_a_phone_shows_cards_that_sort(page: Page, local: str) -> None:

@@ -22,7 +22,7 @@ from ai500.roofline.records import (
     RooflineRecord,
     RunPlacement,
 )
-from tests.support.chromium import TEXT_COLLISIONS, WIDTHS, opened
+from tests.support.chromium import BROKEN_NAMES, TEXT_COLLISIONS, WIDTHS, opened
 
 SPEEDS = {
     "gemm": {"fp32": 51, "tf32": 414, "fp16": 762, "bf16": 794, "fp8": 1400, "int8": 1300},
@@ -95,7 +95,7 @@ def test_runs_in_one_plot_fit(browser: Browser, tmp_path: Path, width: int) -> N
     page = opened(browser, path, viewport={"width": width, "height": 900})
     assert "2.4 PFLOPS" in page.locator("table").first.inner_text()
     assert {"CONV FP32", "CONV BF16"} <= {
-        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_inner_texts()
+        " ".join(text.split()[:2]) for text in page.locator("svg .roof.label").all_text_contents()
     }
     assert page.evaluate(TEXT_COLLISIONS) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -112,4 +112,5 @@ def test_no_text_overlaps_or_is_clipped(browser: Browser, page_file: Path) -> No
         assert page.evaluate(TEXT_COLLISIONS) == [], width
         if media == "screen":
             assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate(BROKEN_NAMES) == [], width
     page.close()

@@ -42,6 +42,24 @@ TEXT_COLLISIONS = """() => {
   return found;
 }"""
 
+BROKEN_NAMES = """() => {
+  const broken = [];
+  for (const cell of document.querySelectorAll('table:not(.many) tr > :first-child')) {
+    if (!cell.checkVisibility()) continue;
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode());)
+      for (const word of node.data.matchAll(/[\\w-]{2,14}/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+        if (lines.size > 1 && !word[0].includes('-')) broken.push(word[0]);
+      }
+  }
+  return broken;
+}"""
+"""Words of 14 letters at most in the first column of a narrow table that stand in two lines."""
+
 
 def opened(browser: Browser, report: Path, **options: Any) -> Page:
     page = browser.new_page(**options)

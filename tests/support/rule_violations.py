@@ -377,6 +377,10 @@ VIOLATIONS: dict[str, Violation] = {
         lambda e: replace(e, trials=[*e.trials[1:], records(versions=OTHER_TORCH)(e).trials[0]]),
         "2.0 and 2.9", "one", mentions=("torch",),
     ),
+    "same accelerators": Violation(
+        lambda e: replace(e, trials=[*e.trials[1:], records(device_name="slow")(e).trials[0]]),
+        "slow and x86_64", "one", mentions=("different accelerators",),
+    ),
     "official convention": Violation(run_score(convention="v3"), "v3", "aiperf"),
     "every operator counted": Violation(
         run_score(uncounted={"aten::lstsq": 2, "mine::scan": 1}),

@@ -115,14 +115,19 @@ class Shape:
     """Cores of each node."""
     epoch_seconds: float | None = None
     """Seconds of an epoch; None: EPOCH_SECONDS."""
-
     noise: float = 0.0
     """Standard deviation of the epochs' times, relative; another value draws other times."""
+    hosts: int = 1
+    """Hosts on which the members ran, in turn; of several, each member compares its clock."""
 
     @property
     def seconds(self) -> float:
         """Seconds of an epoch."""
         return self.epoch_seconds or EPOCH_SECONDS
+
+    def host_of(self, member: int) -> str:
+        """Return the host on which a member ran."""
+        return self.host if self.hosts == 1 else f"{self.host}{1 + member % self.hosts}"
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -161,6 +166,7 @@ def official_shape(
     return Shape(
         cores=min(MOST_CORES, max(2, math.ceil(epoch / seconds / CORE_FLOPS))),
         epoch_seconds=seconds,
+        config=f'workload = "{workload}"\nproblem_class = "{name}"\n',
         workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
@@ -297,9 +303,9 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
         written = _member_events(shape, plan, trial=trial, member=member, start=start)
         recorded += written
         run_folder.write(
-            folder.node_description(shape.host, member),
+            folder.node_description(shape.host_of(member), member),
             describe_node(
-                shape.host, before=start, cores=shape.cores,
+                shape.host_of(member), before=start, cores=shape.cores,
                 after=None if member in shape.failed else written[-1]["wall"],
             ),
         )  # fmt: skip
@@ -347,9 +353,8 @@ def _member_events(
     now, attempt = start, 1
 
     def record(kind: str, **fields: object) -> None:
-        recorded.append(
-            _event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields)
-        )
+        event = _event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields)
+        recorded.append(event | {"host": shape.host_of(member)})
 
     def submit() -> None:
         nonlocal now
@@ -360,7 +365,12 @@ def _member_events(
         )  # fmt: skip
         now += START_UP_SECONDS
 
+    def compare_clocks() -> None:
+        if shape.hosts > 1:
+            record("clock", reference=shape.host, offset_seconds=1e-4, uncertainty_seconds=1e-5)
+
     submit()
+    compare_clocks()
     record("first_batch", optimizer_sha256="0" * 64)
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
@@ -381,6 +391,7 @@ def _member_events(
             submit()
             record("resumed", epoch=epoch, step=0)
     record("end", epoch=shape.epochs)
+    compare_clocks()
     record("operations", **schema.encode(shape.operations))
     return recorded
 

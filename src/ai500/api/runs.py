@@ -24,7 +24,7 @@ from ai500.pipeline.tables import flat
 from ai500.records import EnsembleResult, Plan, Score, TrainRecord, TrialScore, run_folder
 from ai500.records.findings import Finding
 from ai500.records.run_folder import RunFolder
-from ai500.report.formats import flops, quality
+from ai500.report.formats import flops, quality, vflops
 from ai500.report.run_data import read_run_data
 from ai500.report.run_report import report_page
 from ai500.report.section import Figure, named_figures
@@ -228,7 +228,7 @@ class Run:
         score, plan = self.score, self.plan
         target = f"target {score.target_quality:g}"
         rows = {
-            "VFLOPS": flops(score.vflops),
+            "VFLOPS": vflops(score.vflops),
             "FLOPS": flops(score.flops),
             score.quality_name: f"{quality(score.ensemble_quality)} ({target})",
             "time to quality": human_seconds(score.time_to_quality_seconds),

@@ -25,6 +25,7 @@ from ai500.report.run_data import RunData
 from ai500.report.run_report import ProgramReport
 from ai500.report.run_sections import timeline_figure
 from ai500.report.section import (
+    Beside,
     Block,
     Card,
     Cards,
@@ -39,11 +40,13 @@ from ai500.report.section import (
 from ai500.report.summary import hardware, score_section, which_trials
 
 MOVES_SHOWN = 60
-"""Characters of a model's changes in the table."""
+"""Maximum length of a model's list of changes in the table, in characters."""
 POINTS = 240
-"""Points of a curve over time."""
+"""Number of points of a curve over time."""
 RATE_WINDOWS = 40
 """Windows that the search is divided into for the momentary rate."""
+SCORE_ROWS_SHOWN = 10
+"""Rows of the score's table up to its operations; the rest explains them and is folded away."""
 X_TITLE = "time since the first batch"
 STATES = {
     "trained": "trained", "stopped_early": "stopped early", "out_of_time": "out of time",
@@ -78,7 +81,11 @@ def search_report(run: RunData) -> ProgramReport:
     return ProgramReport(
         benchmark="AIPerf",
         headline=flops(run.score.vflops),
-        summary=[Cards(cards(data)), *(Paragraph(text, "lead") for text in sentences(data))],
+        subject="architecture search",
+        summary=[
+            Cards(cards(data)),
+            Beside([Paragraph(text, "lead") for text in sentences(data)], score_figure(data)),
+        ],
         sections=[
             score_section(run.score, score_table(data), trials_table(run.score)),
             search_section(data),
@@ -173,7 +180,8 @@ def score_table(data: SearchData) -> Table:
          "between the workers' first batches", "decision D6"),
         ("Clock", score.clock, "of one host, or of several with their offsets", "decision D6"),
     ]  # fmt: skip
-    return Table(("quantity", "value", "how it is computed", "source"), rows, numbers=(1,))
+    columns = ("quantity", "value", "how it is computed", "source")
+    return Table(columns, rows, numbers=(1,), noun="figures", shown=SCORE_ROWS_SHOWN)
 
 
 def _reached(value: float | None, text: Callable[[float], str]) -> str:
@@ -214,13 +222,12 @@ def search_section(data: SearchData) -> Section:
     blocks += [
         Grid(
             [
-                score_figure(data),
                 error_figure(data),
                 operations_figure(data),
+                tree_figure(data),
                 timeline_figure(data.run, noun="worker"),
             ]
         ),
-        Grid([tree_figure(data)]),
         models_table(data),
         workers_table(data),
     ]

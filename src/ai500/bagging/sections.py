@@ -69,6 +69,7 @@ def ensemble_report(run: RunData) -> ProgramReport:
     """Return the ensemble's part of the report."""
     return ProgramReport(
         benchmark="HPC AI500 V3.0",
+        subject=run.plan.workload.replace("_", " "),
         headline=vflops_over_trials(run.score),
         summary=[
             Cards(cards(run)),
@@ -480,7 +481,7 @@ def trials_figure(score: Score) -> Figure:
     ]
     mean = score.vflops / factor
     chart = DotRows(rows, f"VFLOPS, in {prefix}FLOPS", mean, f"mean {mean:.4g}")
-    caption = "The axis need not begin at zero. Dashed: the run's score."
+    caption = "The axis does not begin at zero. Dashed: the run's score."
     return Figure(title, chart, caption)
 
 

@@ -21,7 +21,7 @@ from ai500.pipeline import scoring
 from ai500.records import Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
-from ai500.report.formats import flops
+from ai500.report.formats import vflops
 from ai500.rules import comparison as rules_comparison
 from ai500.rules.comparison import Comparison, Difference
 from ai500.rules.evidence import Evidence
@@ -244,7 +244,7 @@ def _show_comparison(
     rows(
         "Two runs",
         [
-            (order, f"{path}: VFLOPS {flops(score.vflops)}, class {score.problem_class}")
+            (order, f"{path}: {vflops(score.vflops)}, class {score.problem_class}")
             for order, path, score in zip(("first", "second"), paths, scores, strict=True)
         ],
     )

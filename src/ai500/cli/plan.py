@@ -343,7 +343,8 @@ def _learning_rate(plan: Plan) -> str:
     steps = f" after epochs {epochs}" if hyper.schedule == "step" else ""
     return (
         f"{hyper.base_learning_rate:g} × {plan.global_batch_size}/{hyper.reference_batch_size} = "
-        f"{plan.learning_rate:.4g} after {hyper.warmup_epochs:g} epochs of warm-up, then "
+        f"{plan.learning_rate:.4g} after {hyper.warmup_epochs:g} "
+        f"epoch{'' if hyper.warmup_epochs == 1 else 's'} of warm-up, then "
         f"{hyper.schedule}{steps}"
     )
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ai500.cli.arguments import AsJson
+from ai500.cli.newest import RUNS
 from ai500.cli.terminal import console, print_json, rows
 from ai500.core import __version__
 from ai500.core.errors import InputError
@@ -23,7 +24,7 @@ from ai500.records import run_folder
 from ai500.report.formats import flops, known
 from ai500.roofline.model import WIRE_BYTES
 
-FOLDER = Path("projections")
+FOLDER = RUNS / "projections"
 
 
 def project(
@@ -86,7 +87,7 @@ def project(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder. Default: projections/<run>-<system>."),
+        typer.Option("--out", "-o", help="Folder. Default: runs/projections/<run>-<system>."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

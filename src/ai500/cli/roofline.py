@@ -234,7 +234,7 @@ def _show_point(placement: RunPlacement, point: Placed) -> None:
         return
     if helpful := [("", advice.text) for advice in point.advice if advice.may_gain]:
         rows("What would help", helpful)
-    if useless := pages.useless_changes(point):
+    if useless := pages.nothing_to_gain([point]):
         console.print(useless, markup=False)
     chosen = best(point.advice)
     if chosen is not None:

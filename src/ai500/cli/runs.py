@@ -27,7 +27,7 @@ STYLES = {"valid": "green", "not valid": "yellow", "running": "cyan", "damaged":
 
 @dataclass(frozen=True)
 class Listed:
-    """A run, study, roofline or profile."""
+    """A run, study, roofline, profile or projection."""
 
     path: str
     kind: str
@@ -48,8 +48,8 @@ def runs(
 ) -> None:
     """List the runs here, newest first, with verdict and score.
 
-    Also studies, rooflines and profiles. The verdict is the one recorded with the score; `ai500
-    check RUN` judges anew.
+    Also studies, rooflines, profiles and projections. The verdict is the one recorded with the
+    score; `ai500 check RUN` judges anew.
 
     Example: ai500 runs
     """
@@ -70,7 +70,7 @@ def list_results(folder: Path) -> Iterator[Listed]:
         yield _run(path)
     kinds = {
         "study": "*/study.json", "roofline": "rooflines/*.json",
-        "profile": "profiles/*/profile.json",
+        "profile": "profiles/*/profile.json", "projection": "projections/*/projection.json",
     }  # fmt: skip
     for kind, pattern in kinds.items():
         for file in folder.glob(pattern):

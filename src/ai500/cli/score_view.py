@@ -170,7 +170,7 @@ def _trials(score: Score) -> str:
     kept = ", ".join(map(str, score.kept_trials))
     dropped = [str(trial.trial) for trial in score.trials if trial.trial not in score.kept_trials]
     varies = [
-        f"{name} varies by {100 * value:.2g} %"
+        f"{name} varies by {100 * value:.2g}%"
         for name, value in (
             ("the score", score.score_variation),
             ("epochs to target", score.epochs_to_target_variation),

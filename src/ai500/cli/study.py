@@ -18,7 +18,7 @@ from ai500.core import schema
 from ai500.core.errors import InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
 from ai500.core.units import human_seconds, human_si
-from ai500.report.formats import flops
+from ai500.report.formats import flops, vflops
 from ai500.study.definition import Study, StudyOptions
 from ai500.study.folder import StudyFolder, finished_runs
 from ai500.study.planning import NOT_MEASURED_YET, PreparedStudy, check_same_study, prepare
@@ -284,7 +284,7 @@ def _show_result(result: StudyResult, study: Study, folder: StudyFolder, *, as_j
         [
             (
                 point.label,
-                f"VFLOPS {flops(point.vflops)}, FLOPS {flops(point.flops)}"
+                f"{vflops(point.vflops)}, {flops(point.flops)}"
                 f"{'' if point.timing_valid else ' (speed not meaningful here)'}, "
                 f"{point.score.quality_name} {point.ensemble_quality:.4f}",
             )

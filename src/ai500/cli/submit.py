@@ -21,9 +21,10 @@ from ai500.core.reading import read_text
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.report.formats import flops
+from ai500.report.formats import vflops
 from ai500.rules.layers import Level
 from ai500.submission import member_rerun, packing, replication, signing
 from ai500.submission.confirmations import write_confirmation
@@ -93,7 +94,7 @@ def submit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a run that keeps the rules into one file for the list.
+    """Pack a run that follows the rules into one file for the list.
 
     Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """
@@ -289,7 +290,7 @@ def _repeat_members(
 ) -> MemberReplication:  # fmt: skip
     """Repeat members that a new seed chooses; compare them, and write the result."""
     plan = run_folder.read(Plan, submission.run.plan)
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         raise InputError("--members: a search has no members of its own.", key="--members")
     member_rerun.choose(plan, count=count, seed=0)  # refuses a number before a folder is made
     with contradictions_as_errors(submission.path.name):
@@ -364,7 +365,7 @@ def _show_verification(submission: Submission, result: Verification) -> None:
     if result.confirmed and result.score is not None:
         console.print(
             f"confirmed: {result.compared} values follow from the raw events (relative tolerance "
-            f"{TOLERANCE:g}); VFLOPS {flops(result.score.vflops)}"
+            f"{TOLERANCE:g}); {vflops(result.score.vflops)}"
         )
     else:
         console.print("not confirmed")
@@ -401,7 +402,9 @@ def _comparison_rows(figure: Comparison) -> list[tuple[str, str]]:
     ]
     if figure.difference is not None:
         bounds = (
-            "" if figure.interval is None else ", 90 % {:+.2%} to {:+.2%}".format(*figure.interval)
+            ""
+            if figure.interval is None
+            else ", 90% interval {:+.2%} to {:+.2%}".format(*figure.interval)
         )
         pairs.append(
             ("difference", f"{figure.difference:+.2%}{bounds}; margin ± {figure.margin:.2%}")

@@ -150,7 +150,7 @@ class Terminal:
             quarter = 4 * done // total
             if quarter > self._last_percent:
                 self._last_percent = quarter
-                console.print(f"  {25 * quarter} %")
+                console.print(f"  {25 * quarter}%")
 
     def _count(self, done: int) -> None:
         """Show how much is done of an unknown total; in a log file every half minute."""
@@ -241,7 +241,7 @@ def run_bar(views: Sequence[MemberView], plan: Plan, *, trial: int) -> Renderabl
     line.add_row(
         Text(f"trial {trial} of {plan.trials}"),
         ProgressBar(total=1.0, completed=share, width=14),
-        Text(f"{100 * share:.0f} %"),
+        Text(f"{100 * share:.0f}%"),
         Text(", ".join(times)),
     )
     return line

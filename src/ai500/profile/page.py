@@ -21,7 +21,7 @@ from ai500.profile.record import KernelTime, PrecisionProfile, Profile
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.bars import BarRow, MeanBars, StackedBar, StackedBars
-from ai500.report.formats import percent
+from ai500.report.formats import counted, percent
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Figure, Grid, Paragraph, Section, Table
 from ai500.report.section_files import write_section
@@ -42,7 +42,8 @@ def write_page(profile: Profile, path: Path) -> None:
         kicker=f"HPC AI500 · {profile.workload.replace('_', ' ')} · class {profile.problem_class} "
         f"· {profile.parallel_degree} × {profile.device_name}",
         heading="Where the time of a training step goes",
-        facts=f"{run}{profile.steps} steps · torch {profile.torch} · ai500 {profile.version}",
+        facts=f"{run}{counted(profile.steps, 'step')} · torch {profile.torch} "
+        f"· ai500 {profile.version}",
         lead=[],
         sections=[Section("", _overview(profile)), *map(_precision_section, profile.precisions)],
         footer=[
@@ -128,7 +129,7 @@ def _stages_figure(part: PrecisionProfile) -> Figure:
     return Figure(
         f"Communication in {part.precision}",
         MeanBars(rows, "ms of a step; bar: mean, dots: ranks"),
-        f"V2 Table 12, per step, with {part.communication.buffers_per_step:g} buffers reduced. "
+        f"V2 Table 12, per step; buffers reduced in each: {part.communication.buffers_per_step:g}. "
         f"Computation hides {_hidden(part)} of it.",
     )
 
@@ -156,7 +157,8 @@ def _categories_table(profile: Profile) -> Table:
         rows,
         tuple(range(1, len(columns))),
         title="Kernels by category (V2 Fig. 10)",
-        note=f"Mean of {profile.parallel_degree} rank(s) over {profile.steps} steps. FLOPS: "
+        note=f"Mean of {counted(profile.parallel_degree, 'rank')} over "
+        f"{counted(profile.steps, 'step')}. FLOPS: "
         "products counted by the convention matmul, over the time of such kernels; – where "
         "operations are not counted.",
     )

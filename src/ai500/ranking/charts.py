@@ -64,7 +64,7 @@ def table(members: Sequence[Entry], standings: Mapping[str, Standing]) -> Table:
         (
             f"{standings[entry.id].rank:,}{overlap_text(standings[entry.id])}",
             linked(entry, entry.full_name or "(no name)"),
-            flops(entry.vflops),
+            vflops_text(entry.vflops),
             _range_text(entry),
             f"{entry.system_scale:,}",
             _power_text(entry),
@@ -118,7 +118,7 @@ def _size_figure(best: Sequence[Entry], names: Names) -> Figure:
     return Figure(
         "VFLOPS against accelerators",
         LogScatter(dots, "accelerators", "VFLOPS", [line]),
-        f"{_counted(best)} Dashed: the best VFLOPS per accelerator of the list, "
+        f"{_counted(best, names)} Dashed: the best VFLOPS per accelerator of the list, "
         f"{human_si(most)}FLOPS, times the accelerators.",
     )
 
@@ -132,7 +132,7 @@ def _power_figure(best: Sequence[Entry], coverage: str, names: Names) -> Figure:
     return Figure(
         f"VFLOPS against watts of {coverage}",
         LogScatter(_dots(shown, points, names), "watts", "VFLOPS", [line]),
-        f"{_counted(best)} Dashed: the best VFLOPS per watt of {coverage}, "
+        f"{_counted(best, names)} Dashed: the best VFLOPS per watt of {coverage}, "
         f"{human_si(most)}FLOPS/W.",
     )
 
@@ -151,8 +151,8 @@ def _quality_figure(best: Sequence[Entry], names: Names) -> Figure:
     return Figure(
         "Quality against FLOPS",
         chart,
-        f"{_counted(best)} Quality relative to the target, where more is better. Each dashed "
-        "line joins equal VFLOPS, reached by FLOPS or by quality.",
+        f"{_counted(best, names)} Quality relative to the target, where more is better. Each "
+        "dashed line joins equal VFLOPS, reached by FLOPS or by quality.",
     )
 
 
@@ -190,7 +190,12 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def _counted(best: Sequence[Entry]) -> str:
+def _counted(best: Sequence[Entry], names: Names) -> str:
+    """Say which systems a chart shows, and which of them are numbered."""
+    if len(best) == 1:
+        return "One system."
+    named = ", ".join(names[entry.id] for entry in best if entry.id in names)
+    marks = f"; {named}: the best by VFLOPS." if named else "."
     if len(best) > MOST_DOTS:
-        return f"The best {MOST_DOTS} of {len(best):,} systems."
-    return "Each dot is a system's best result." if len(best) > 1 else "One system."
+        return f"The best {MOST_DOTS} of {len(best):,} systems{marks}"
+    return f"Each dot is a system's best result{marks}"

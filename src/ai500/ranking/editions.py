@@ -13,7 +13,7 @@ from ai500.ranking.entries import Entry
 from ai500.report.charts import svg
 from ai500.report.charts.line_chart import LineChart, Series, Style, Value
 from ai500.report.charts.svg import Ticks
-from ai500.report.formats import flops
+from ai500.report.formats import vflops
 from ai500.report.section import Table
 
 # Systems that have a line in the chart; the table shows all.
@@ -77,9 +77,9 @@ def best_table(entries: Sequence[Entry]) -> Table:
     rows = [
         (
             edition,
-            linked(entry, flops(entry.vflops)),
+            linked(entry, vflops(entry.vflops)),
             entry.full_name,
-            flops(sums[edition]),
+            vflops(sums[edition]),
             f"{counts[edition]:,}",
         )
         for edition, entry in best_of_editions(entries).items()
@@ -96,7 +96,7 @@ def systems_table(entries: Sequence[Entry]) -> Table:
         if len(results) > 1:
             first = next(iter(results.values()))
             cells = [
-                linked(results[edition], flops(results[edition].vflops))
+                linked(results[edition], vflops(results[edition].vflops))
                 if edition in results
                 else "—"
                 for edition in editions

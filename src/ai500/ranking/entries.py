@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ai500.core.errors import RuleError
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.metrics.quality import quality_ratio
 from ai500.records import TrainRecord, require
 from ai500.records.findings import LayerVerdict
@@ -22,7 +23,7 @@ ID_LENGTH = 16
 # submission may name another.
 MAX_SHOWN = 200
 # Packages of the frameworks that train members, as records name their versions.
-FRAMEWORK_PACKAGES = ("torch", "jax", "tensorflow", "mindspore")
+FRAMEWORK_PACKAGES = ("torch", *OTHER_FRAMEWORKS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from ai500.records import run_folder
 from ai500.records.findings import Judgement, LayerVerdict
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_sections
-from ai500.report.formats import NOT_MEASURED, flops
+from ai500.report.formats import NOT_MEASURED, vflops
 from ai500.report.meter_section import power_section
 from ai500.report.page import environment
 from ai500.report.run_data import RunData
@@ -51,7 +51,7 @@ def _environment() -> Environment:
     return environment(
         "ai500.ranking",
         decisions=DECISIONS,
-        flops=flops,
+        vflops=vflops,
         human_seconds=human_seconds,
         list_name=list_name,
         meanings=MEANINGS,
@@ -59,9 +59,9 @@ def _environment() -> Environment:
 
 
 def list_name(key: ListKey) -> str:
-    """Return the name of a list."""
+    """Return the name of a list, as a title."""
     workload, problem_class, level = key
-    return f"{workload.replace('_', ' ')}, class {problem_class}, {level} level"
+    return f"{workload.replace('_', ' ').capitalize()}, class {problem_class}, {level} level"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ COLUMNS = (
     ),
     Column("system", "system", "System", "System and organization.", "up"),
     Column(
-        "vflops", "flops", "VFLOPS",
+        "vflops", "vflops", "VFLOPS",
         "Valid FLOPS, the score: FLOPS × quality factor (penalty coefficient, V3 Eq. 7 and 8).",
     ),
     Column(

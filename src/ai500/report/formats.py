@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from ai500.core.units import human_si
@@ -36,12 +37,19 @@ def quality(value: float | None) -> str:
 
 def variation_percent(value: float | None) -> str:
     """Format a variation in percent; None: too few trials, or one did not reach the target."""
-    return known(value, lambda share: f"{100 * share:.3g} %")
+    return known(value, lambda share: f"{100 * share:.3g}%")
 
 
 def percent(share: float) -> str:
     """Format a share with two decimals, and never a small one as zero."""
     return "<0.01%" if 0 < share < 0.00005 else f"{share:.2%}"
+
+
+def date_text(wall: float | None) -> str:
+    """Format seconds since 1970 as a time of day, UTC."""
+    if wall is None:
+        return "at an unknown time"
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(wall))
 
 
 def counted(number: int, noun: str) -> str:

@@ -57,7 +57,9 @@ def read_meter_view(run: RunData) -> MeterView:
     folder = run.trial_folder.meters
     return MeterView(
         curves=meter_curves(read_meters(folder), window),
-        energy=trial_energy(read_meters(folder), window, nodes_of_members=nodes),
+        energy=trial_energy(
+            read_meters(folder), window, nodes_of_members=nodes, device=run.plan.device
+        ),
         seconds=seconds,
     )
 
@@ -126,6 +128,8 @@ def _device(
     lines = {name: curve for name, curve in curves.items() if curve is not None}
     if not lines:
         return None
+    if high is None and not any(point.high for curve in lines.values() for point in curve.points):
+        return Figure(title, None, f"Metered as 0 all the time: {', '.join(lines)}.")
     owner = "accelerator" if device in ("accelerator", *LINKS) else "node"
     chart = _chart(lines, view.seconds, y_title=y_title, high=high)
     return Figure(title, chart, _caption(lines, owner) + note)
@@ -178,7 +182,7 @@ def _chart(
     series = []
     for (name, curve), style in zip(lines.items(), STYLES, strict=False):
         mean = curve.mean * scale
-        text = f"{mean:.0f} %" if high else human_si(float(f"{mean:.3g}")).strip()
+        text = f"{mean:.0f}%" if high else human_si(float(f"{mean:.3g}")).strip()
         values = [
             Value(point.at, point.mean * scale, low=point.low * scale, high=point.high * scale)
             for point in curve.points

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ai500.core.atomic import write_text
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_sections
+from ai500.report.formats import date_text
 from ai500.report.meter_section import power_section
 from ai500.report.page import Page, render
 from ai500.report.picture_section import picture_section
@@ -17,6 +17,7 @@ from ai500.report.section import Block, Section
 from ai500.report.section_files import read_sections
 from ai500.report.summary import accelerators, verdict
 from ai500.rules.decisions import DECISIONS
+from ai500.rules.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class ProgramReport:
 
     benchmark: str
     """Name of the benchmark that defines the score."""
+    subject: str
+    """What was benchmarked, for the page's title."""
     headline: str
     """Score with its unit, for the window's title."""
     summary: Sequence[Block]
@@ -35,15 +38,16 @@ class ProgramReport:
 ReportProgram = Callable[[RunData], ProgramReport]
 
 
-def write_report(run: RunFolder, program: ReportProgram) -> None:
-    """Write `report.html` from the run's records."""
-    write_text(run.report, render(report_page(read_run_data(run), program)))
+def write_report(
+    run: RunFolder, program: ReportProgram, *, evidence: Evidence | None = None
+) -> None:
+    """Write `report.html` from the run's records; those of the evidence are not read again."""
+    write_text(run.report, render(report_page(read_run_data(run, evidence), program)))
 
 
 def report_page(run: RunData, program: ReportProgram) -> Page:
-    """Put the page together."""
+    """Build the page of a run's report."""
     plan, part = run.plan, program(run)
-    workload = plan.workload.replace("_", " ")
     sections = [
         *part.sections,
         *read_sections(run.folder),
@@ -58,8 +62,8 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
     return Page(
         title=f"{run.state.name}: {part.headline}",
         kicker=f"{part.benchmark} · class {plan.problem_class}",
-        heading=f"{workload.capitalize()} on {accelerators(plan, run.system)}",
-        facts=f"Run {run.state.name} · {_date(run.started_at)} · ai500 {run.state.version}",
+        heading=f"{part.subject.capitalize()} on {accelerators(plan, run.system)}",
+        facts=f"Run {run.state.name} · {date_text(run.started_at)} · ai500 {run.state.version}",
         lead=[verdict(run), *part.summary],
         sections=[section for section in sections if section is not None],
         footer=[
@@ -68,9 +72,3 @@ def report_page(run: RunData, program: ReportProgram) -> Page:
         ],
         decisions=DECISIONS,
     )
-
-
-def _date(wall: float | None) -> str:
-    if wall is None:
-        return "at an unknown time"
-    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(wall))

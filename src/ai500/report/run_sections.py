@@ -14,7 +14,17 @@ from ai500.report.charts.timeline import Bar, Row, Timeline
 from ai500.report.formats import NOT_MEASURED, counted, first_of
 from ai500.report.history import window_start
 from ai500.report.run_data import RunData
-from ai500.report.section import Block, Figure, Item, Items, Listing, Paragraph, Section, Table
+from ai500.report.section import (
+    Block,
+    Figure,
+    Folded,
+    Item,
+    Items,
+    Listing,
+    Paragraph,
+    Section,
+    Table,
+)
 from ai500.rules.layers import ASPECTS, LAYERS
 
 EFFECTIVE_SHOWN = (
@@ -38,7 +48,7 @@ def timeline_figure(run: RunData, *, noun: str) -> Figure:
     return Figure(
         title,
         Timeline(rows, trial.seconds),
-        f"A bar is a {noun}'s training, a thin line before it the start-up of its job. "
+        f"A bar is a {noun}'s training, a thin line to its foot the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(trial.seconds)}; "
         f"in {human_seconds(trial.idle_seconds)} of it no {noun} trained, "
         f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart"
@@ -162,7 +172,7 @@ def mapping_table(run: RunData) -> Table:
 def configuration_section(run: RunData) -> Section:
     """Show the hyper-parameters beside the reference, and the configuration file."""
     table = hyperparameters_table(run)
-    return Section("Configuration", [table, Listing(run.config, "config.toml")])
+    return Section("Configuration", [table, Folded("config.toml", [Listing(run.config)])])
 
 
 def hyperparameters_table(run: RunData) -> Table:
@@ -196,25 +206,25 @@ def _plain(value: object) -> str:
 
 def system_section(run: RunData) -> Section:
     """Show the machine that planned, the nodes that trained, and a person's notes on them."""
-    tables = [system_table(run)]
+    blocks: list[Block] = [system_table(run)]
     if run.signs:
         rows = [(", ".join(sign.hosts), sign.kind, sign.text) for sign in run.signs]
-        tables.append(Table(("node", "sign", ""), rows, title="Nodes to test", note=NODES_TO_TEST))
+        blocks.append(Table(("node", "sign", ""), rows, title="Nodes to test", note=NODES_TO_TEST))
     if len(run.nodes) > 1:
-        tables.append(Table(("", ""), summary.totals(run.nodes), title="All nodes"))
+        blocks.append(Table(("", ""), summary.totals(run.nodes), title="All nodes"))
     for number, kind in enumerate(summary.kinds(run.nodes)):
         names = (
             f"{counted(len(kind.hostnames), 'node')} ({first_of(kind.hostnames, most=HOSTS_NAMED)})"
         )
         if number:
             columns = ("", "here", "elsewhere")
-            tables.append(Table(columns, kind.differences, title=f"{names} differ"))
+            blocks.append(Table(columns, kind.differences, title=f"{names} differ"))
             continue
         for title, pairs in summary.sections(kind.description):
-            tables.append(Table(("", ""), pairs, title=f"{names}: {title}"))
+            blocks.append(Folded(f"{names}: {title}", [Table(("", ""), pairs)]))
     if run.notes:
-        tables.append(Table(("", ""), list(run.notes.items()), title="Notes of the operator"))
-    return Section("System", tables)
+        blocks.append(Table(("", ""), list(run.notes.items()), title="Notes of the operator"))
+    return Section("System", blocks)
 
 
 def system_table(run: RunData) -> Table:

@@ -68,7 +68,7 @@ def which_trials(score: Score) -> str:
         return ""
     if len(kept) == 1:
         return f" Every figure here is that of trial {kept[0]}."
-    which = "the trials" if len(kept) == trials else f"{counted(len(kept), 'trial')} of them"
+    which = "the trials" if len(kept) == trials else f"the {len(kept)} trials that count"
     return f" Every figure here is the mean of {which}."
 
 

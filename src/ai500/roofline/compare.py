@@ -14,7 +14,7 @@ from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.formats import flops
 from ai500.report.page import Page, render
 from ai500.report.section import Figure, Grid, Section, Table
-from ai500.roofline.page import placement_chart, point_figures
+from ai500.roofline.page import measured_at, placement_chart, point_figures
 from ai500.roofline.records import Placed, RunPlacement
 
 FILE_NAME = "roofline-compare.html"
@@ -87,7 +87,7 @@ def write_comparison(path: Path, placements: Mapping[str, RunPlacement]) -> None
         title=heading,
         kicker="HPC AI500 V3.0 · rooflines of several runs (V2 Fig. 9)",
         heading=heading,
-        facts=f"{first.ceilings.system.hostname} · {first.ceilings.measured_at}",
+        facts=f"{first.ceilings.system.hostname} · {measured_at(first.ceilings)}",
         lead=[],
         sections=[
             Section("", [Grid(comparison_figures(placements))]),

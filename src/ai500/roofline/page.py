@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from ai500.core.atomic import write_text
@@ -9,7 +11,7 @@ from ai500.core.units import human_bytes, human_seconds, human_si
 from ai500.records import require, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
-from ai500.report.formats import NOT_MEASURED, flops, known
+from ai500.report.formats import NOT_MEASURED, date_text, flops, known
 from ai500.report.page import Page, render
 from ai500.report.section import Block, Figure, Grid, Notice, Paragraph, Section, Table
 from ai500.report.section_files import write_section
@@ -61,11 +63,16 @@ def write_page(path: Path, record: RooflineRecord, placement: RunPlacement | Non
         title=heading,
         kicker="HPC AI500 V3.0 · roofline (V2 §6)",
         heading=heading,
-        facts=f"{record.system.hostname} · {record.measured_at} · ai500 {record.version}",
+        facts=f"{record.system.hostname} · {measured_at(record)} · ai500 {record.version}",
         lead=[Notice(warning) for warning in warnings],
         sections=sections,
     )
     write_text(path, render(page))
+
+
+def measured_at(record: RooflineRecord) -> str:
+    """Format the time of a measurement as reports write it."""
+    return date_text(datetime.fromisoformat(record.measured_at).timestamp())
 
 
 def write_report_section(run: RunFolder) -> None:
@@ -409,14 +416,22 @@ def advice_blocks(placement: RunPlacement, *, title: str = "") -> list[Block]:
     ]  # fmt: skip
     columns = ("change", "point", "effect", "setting", "at most", "never more")
     table = [Table(columns, rows, (4, 5), title=title, note=ADVICE_NOTE)] if rows else []
-    useless = [text for text in map(useless_changes, points) if text]
-    return [*table, *map(Paragraph, useless)]
+    useless = nothing_to_gain(points)
+    return [*table, *([Paragraph(useless)] if useless else [])]
 
 
-def useless_changes(point: Placed) -> str:
+def nothing_to_gain(points: Sequence[Placed]) -> str:
     """Name the changes that gain nothing, in a sentence; empty if there are none."""
-    changes = [advice.change for advice in point.advice if not advice.may_gain]
-    return f"Nothing to gain for the {point.subject} from {', '.join(changes)}." if changes else ""
+    subjects: dict[tuple[str, ...], list[str]] = {}
+    for point in points:
+        changes = tuple(advice.change for advice in point.advice if not advice.may_gain)
+        if changes:
+            subjects.setdefault(changes, []).append(f"the {point.subject}")
+    clauses = [
+        f"for {' and '.join(names)} from {', '.join(changes)}"
+        for changes, names in subjects.items()
+    ]
+    return f"Nothing to gain {'; '.join(clauses)}." if clauses else ""
 
 
 def rate(value: float) -> str:

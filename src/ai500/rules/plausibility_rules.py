@@ -251,16 +251,16 @@ def _outside_of_jobs(trial: int, events: Sequence[Event], clocks: Clocks) -> Ite
 
 def _outside(event: Event, start: Event, result: Event, clocks: Clocks) -> float:
     """Return the seconds by which an event is outside of an interval; at most 0 inside."""
-    clock, allowed, bounds = "monotonic", 0.0, []
-    if host_of(event) != host_of(start) or host_of(event) != host_of(result):
+    clock, allowed = "monotonic", 0.0
+    host, controller = host_of(event), host_of(start)
+    if host != controller or host != host_of(result):
         clock, allowed = "wall", MAX_HOSTS_APART_SECONDS
-    if host_of(event)[0] == host_of(start)[0]:
+    if host[0] == controller[0] == host_of(result)[0]:
         allowed = min(allowed, SAME_MOMENT_SECONDS)  # one host has one wall clock
-    for corrected in (event, clocks.corrected(event)):
-        bounds += [start[clock] - corrected[clock], corrected[clock] - result[clock]]
-        if clock == "monotonic":
-            break
-    return float(max(bounds)) - allowed
+    times = [event[clock]]
+    if clock == "wall":
+        times.append(clocks.corrected_wall(event))
+    return float(max(start[clock] - min(times), max(times) - result[clock])) - allowed
 
 
 @rule(source="decision D6")

@@ -203,6 +203,20 @@ def same_software(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
+@rule(source="V2 §3.1")
+def same_accelerators(evidence: Evidence) -> Iterator[Observation]:
+    """Train all members on accelerators of one type: a result of several is no system's."""
+    types = sorted({member.device_name for member in evidence.members})
+    if len(types) > 1:
+        joined = " and ".join(types)
+        yield Observation(
+            f"members trained on different accelerators: {joined}",
+            advice="Choose one type, on Slurm by slurm.gpu_type, and run it again.",
+            reference="one",
+            run=joined,
+        )
+
+
 @rule(source="AIPerf Table I, decision D5")
 def official_convention(evidence: Evidence) -> Iterator[Observation]:
     """Count operations by the convention of the official score."""
@@ -592,7 +606,7 @@ def healthy_nodes(evidence: Evidence) -> Iterator[Observation]:
 PROCEDURE_RULES = (
     enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
     derived_seeds, complete_records,
-    worker_of_ai500, same_software, official_convention, every_operator_counted,
+    worker_of_ai500, same_software, same_accelerators, official_convention, every_operator_counted,
     operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, open_code,

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
 
-from ai500.automl.program import SEARCH
 from ai500.automl.sections import all_operations
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
-from ai500.pipeline.programs import program_of
 from ai500.records import Improvement
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.formats import flop, flops, quality, variation_percent
@@ -21,6 +19,7 @@ from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
+from ai500.study.words import is_search
 
 Value = float | int | None
 
@@ -134,11 +133,6 @@ def variation_of(points: Sequence[PointResult], quantity: Quantity) -> float | N
     return variation([quantity.value(point) for point in points])
 
 
-def is_search(points: Sequence[PointResult]) -> bool:
-    """Return whether the points searched architectures (AIPerf) instead of training an ensemble."""
-    return program_of(points[0].score) is SEARCH
-
-
 def quantities(points: Sequence[PointResult]) -> list[Quantity]:
     """Return the quantities of the workload."""
     if not is_search(points):
@@ -226,7 +220,7 @@ def variation_table(workload: str, points: Sequence[PointResult]) -> Table:
             f"{len(values)} of {len(points)}",
             quantity.format(fmean(values)) if values else "none",
             variation_percent(variation_of(points, quantity)) + _validity_note(points, quantity),
-            f"{100 * paper:.3g} %" if paper is not None and quantity is EPOCHS else "",
+            f"{100 * paper:.3g}%" if paper is not None and quantity is EPOCHS else "",
         ))  # fmt: skip
     columns = ("quantity", "seeds that reached it", "mean", "variation", "V2 Table 2")
     return Table(columns, rows, numbers=(1, 2, 3, 4))

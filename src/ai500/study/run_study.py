@@ -107,14 +107,15 @@ def write_results(
     collected = [
         _collect_point(folder, study, point, before, failures or {}) for point in plan.points
     ]
+    measured_at = _measured_at(folder, plan)
     result = StudyResult(
         format=StudyResult.FORMAT,
         study=plan.study,
-        version=__version__,
+        version=before.version if before and not measured_at else __version__,
         workload=plan.workload,
         problem_class=plan.problem_class,
         hardware=_hardware(folder, plan) or (before.hardware if before else "not recorded"),
-        measured_at=_measured_at(folder, plan) or (before.measured_at if before else ""),
+        measured_at=measured_at or (before.measured_at if before else ""),
         points=tuple(point for point in collected if isinstance(point, PointResult)),
         missing=tuple(point for point in collected if isinstance(point, MissingPoint)),
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from ai500.core.randomness import Stream, derive
 from ai500.core.reading import parse_toml, read_text
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.metrics import equations
 from ai500.pipeline.programs import program_of
 from ai500.records import (
@@ -28,7 +29,6 @@ from ai500.records import (
 )
 from ai500.records.run_folder import RunFolder
 from ai500.rules.evidence import effective
-from ai500.rules.facts import OTHER_FRAMEWORKS
 from ai500.submission.archive import printable
 from ai500.train.learning_rate import scaled_peak
 
@@ -98,7 +98,7 @@ def _configured(run: RunFolder, plan: Plan) -> Iterator[str]:
         "learning_rate": scaled_peak(hyper, global_batch_size=batch),
         "steps_per_epoch": plan.definition.train_samples // batch,
     }
-    if plan.operations is not None and plan.search is None:
+    if plan.operations is not None and program_of(plan).trains_class_model:
         derived["apc"] = equations.apc(
             plan.operations.per_sample, batch_size=batch, ensemble_size=plan.ensemble_size
         )

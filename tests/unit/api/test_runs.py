@@ -71,7 +71,7 @@ def test_without_pandas_the_error_says_what_to_install(
 
 def test_a_notebook_shows_the_score_with_markup_escaped(h200: ai500.Run, tmp_path: Path) -> None:
     page = h200._repr_html_()
-    assert "260.5 TFLOPS" in page
+    assert "260.5 TVFLOPS" in page
     hostile = tmp_path / "<b>run"
     hostile.symlink_to(H200)
     assert "<b>run" not in ai500.open_run(hostile)._repr_html_()

@@ -45,19 +45,12 @@ def metered(run: RunFolder) -> RunFolder:
     return run
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
-    """A submission that is valid, and a smaller one that breaks rules."""
-    folder = tmp_path_factory.mktemp("agreement")
-    return [
-        contents(packed(metered(submittable_run(folder / "run")), folder / "valid.ai500")),
-        contents(packed(small_run(folder / "small"), folder / "small.ai500")),
-    ]
-
-
 @pytest.fixture
-def short_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
-    """As `files`, of a class with one member and two epochs: many cases in minutes."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
+    """A submission that is valid, and a smaller one that breaks rules.
+
+    The class has one member and two epochs: many cases in minutes.
+    """
     smoke = CLASSES["smoke"]
     reference = replace(smoke.reference, epochs=2, warmup_epochs=1)
     short = replace(smoke, ensemble_size=1, required_runs=1, reference=reference)
@@ -142,7 +135,5 @@ def test_rank_and_verify_agree(files: list[dict[str, bytes]]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
-def test_rank_and_verify_agree_on_20000_files(
-    short_files: list[dict[str, bytes]], part: int
-) -> None:
-    assert agree(short_files, range(5_000 * part, 5_000 * (part + 1))) >= 250
+def test_rank_and_verify_agree_on_20000_files(files: list[dict[str, bytes]], part: int) -> None:
+    assert agree(files, range(5_000 * part, 5_000 * (part + 1))) >= 250

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core.errors import RuleError
 from ai500.ranking import judging
 from ai500.ranking.entries import Judged, Ranked, Rejected
 from ai500.ranking.judge_server import Limits
@@ -177,5 +178,5 @@ def test_an_interrupted_list_leaves_no_process(submissions: Path, plugin: None) 
 
 
 def test_a_judgement_has_a_result() -> None:
-    with pytest.raises(Exception, match="neither"):
+    with pytest.raises(RuleError):
         _ = Judged().result

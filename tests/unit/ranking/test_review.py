@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -403,6 +404,26 @@ def repeated(system: str, seed: int, *, trials: int = 3, members: int = 8) -> Cl
 @pytest.mark.parametrize("system", STEADY_SYSTEMS)
 def test_runs_of_a_steady_system_share_no_work(system: str) -> None:
     assert list(near_copies([repeated(system, seed) for seed in range(9)])) == []
+
+
+def test_logs_of_equal_epochs_show_no_copy() -> None:
+    """Epochs equal to a microsecond in one trial, with a drift in the others, are no copies."""
+    claims = []
+    for run, epoch_seconds in enumerate((2.0, 1.5, 3.0)):
+        works = []
+        for trial, member in itertools.product((1, 2, 3), range(4)):
+            seconds = epoch_seconds * (1 + 0.1 * math.sin(member))
+            log = [
+                {
+                    "event": "epoch",
+                    "epoch": epoch,
+                    "monotonic": 7.0 + seconds * epoch + 5e-6 * (trial - 1) * epoch**2,
+                }
+                for epoch in range(12)
+            ]
+            works.append(member_work(trial, member, None, log))
+        claims.append(Claim(f"{run}", f"{run:064x}", KEY, tuple(works)))
+    assert list(near_copies(claims)) == []
 
 
 def test_events_of_one_call_are_no_mark() -> None:

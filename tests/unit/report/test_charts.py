@@ -13,9 +13,13 @@ from ai500.bagging.sections import epochs_chart, learning_rate_chart, mean_curve
 from ai500.report.charts import svg
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.charts.line_chart import Level
+from ai500.report.charts.log_scatter import CLEAR, Dot, Guide, LogScatter
+from ai500.report.charts.names import LINE_HEIGHT, text_width
+from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
 from ai500.report.charts.timeline import Bar, Row, Timeline, lanes_of
 
 HOSTILE = "<script>alert(1)</script>\"'&"
+SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(min_value=-1e15, max_value=1e15, allow_nan=False)
 
 
@@ -55,6 +59,7 @@ def test_epochs_are_whole(epochs: int) -> None:
     [
         (2.2, ("0.0 s", "0.5 s", "1.0 s", "1.5 s", "2.0 s")),
         (49, ("0 s", "10 s", "20 s", "30 s", "40 s")),
+        (103, ("0 s", "30 s", "60 s", "90 s")),
         (268, ("0 min", "1 min", "2 min", "3 min", "4 min")),
         (7 * 3600, ("0 h", "2 h", "4 h", "6 h")),
         (8 * 86400, ("0 d", "2 d", "4 d", "6 d", "8 d")),
@@ -118,6 +123,15 @@ def test_a_timeline_shows_start_up_and_what_did_not_finish() -> None:
     assert classes(drawn, "line").count("startup") == 1
 
 
+def test_a_start_up_beside_another_member_crosses_neither_bar_nor_number() -> None:
+    rows = [Row("slot 0", (Bar(0, 0, 5, None, finished=True), Bar(1, 5, 10, 2, finished=True)))]
+    tree = ElementTree.fromstring(Timeline(rows, 10).svg("t"))
+    (line,) = [e for e in tree.iter() if e.get("class") == "startup"]
+    bars = [e for e in tree.iter() if e.get("class") == "bar"]
+    feet = [float(bar.get("y", "")) + float(bar.get("height", "")) for bar in bars]
+    assert float(line.get("y1", "")) == float(line.get("y2", "")) > max(feet)
+
+
 def test_names_from_disk_are_escaped() -> None:
     rows = [Row(HOSTILE, (Bar(0, 0, 1, None, finished=True),))]
     drawn = [
@@ -151,3 +165,37 @@ def test_every_row_is_a_dot_and_names_never_touch(count: int) -> None:
              if (text.text or "").startswith("trial")]  # fmt: skip
     heights = [float(text.get("y", "")) for text in names]
     assert all(b - a >= svg.LABEL_GAP - 0.1 for a, b in pairwise(heights))
+
+
+def x_ticks(chart: RooflineChart) -> list[str]:
+    """Return the labels below the plot, but for the axis' title."""
+    root = ElementTree.fromstring(chart.svg("a roofline"))
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("class") == "tick"]
+    return [text.text or "" for text in texts if text.get("text-anchor") == "middle"]
+
+
+def test_a_short_axis_of_a_roofline_has_round_values_between_powers_of_ten() -> None:
+    roofs = [Roof("peak", 1e15), Roof("CONV", 8e14)]
+    assert x_ticks(RooflineChart(roofs, [Slope("memory", 4.3e12)], [])) == [
+        "50", "100", "200", "500",
+    ]  # fmt: skip
+    far = [Slope("memory", 4.3e12), Slope("network", 2e10)]
+    assert x_ticks(RooflineChart(roofs, far, [])) == ["100", "1 k", "10 k", "100 k"]
+
+
+def test_an_axis_of_bytes_has_no_ticks_where_nothing_is_sent() -> None:
+    assert x_ticks(RooflineChart([Roof("peak", 1e15)], [], [Mark("member", None, 1e14)])) == []
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(0.9, 1.1)), min_size=1, max_size=3))
+def test_a_few_dots_do_not_cover_the_name_of_a_line(values: list[tuple[float, float]]) -> None:
+    dots = [Dot(x, y, "") for x, y in [*values, (1.0, 0.9), (1e4, 1.1)]]
+    line = Guide("10 T", [(30.0, 0.88), (30.0, 1.12)])
+    root = ElementTree.fromstring(LogScatter(dots, "x", "y", [line], y_scale="linear").svg("dots"))
+    (name,) = [text for text in root.iter(f"{SVG}text") if text.text == "10 T"]
+    left, base = float(name.attrib["x"]), float(name.attrib["y"])
+    for circle in root.iter(f"{SVG}circle"):
+        x, y = float(circle.attrib["cx"]), float(circle.attrib["cy"])
+        beside = x + CLEAR <= left or x - CLEAR >= left + text_width("10 T")
+        apart = y + CLEAR <= base + 5 - LINE_HEIGHT or y - CLEAR >= base + 5
+        assert beside or apart

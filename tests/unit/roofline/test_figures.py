@@ -65,6 +65,13 @@ def test_changes_without_a_gain_are_one_sentence() -> None:
     table, sentence = pages.advice_blocks(a_placement(point))
     assert isinstance(table, Table) and [row[0] for row in table.rows] == ["A", "D"]
     assert sentence == Paragraph("Nothing to gain for the member from B, C.")
+    ensemble = replace(point, subject="ensemble")
+    of_both = pages.nothing_to_gain([point, ensemble])
+    assert of_both == "Nothing to gain for the member and the ensemble from B, C."
+    other = replace(ensemble, advice=advice[1:2])
+    assert pages.nothing_to_gain([point, other]) == (
+        "Nothing to gain for the member from B, C; for the ensemble from B."
+    )
 
 
 def a_placement(point: Placed, **changes: object) -> RunPlacement:

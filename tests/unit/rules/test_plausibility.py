@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ai500.core.events import TRAINING_EVENTS
 from ai500.inventory.description import NodeDescription, Processors
 from ai500.inventory.peaks import (
     HIGHEST_HERTZ,
@@ -19,6 +21,8 @@ from ai500.inventory.peaks import (
     processor_flops,
 )
 from ai500.pipeline import scoring
+from ai500.records import run_folder
+from ai500.roofline.records import KernelTime
 from ai500.rules import plausibility_rules as rules
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
 from ai500.rules.judgement import judge
@@ -37,6 +41,7 @@ from tests.support.rule_violations import (
     trials,
     without,
 )
+from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import official_shape, write_synthetic_run
 
 
@@ -58,6 +63,20 @@ def broken(evidence: Evidence) -> set[str]:
 H200 = 4 * 67e12
 EFFICIENCY = max(sheet.flops["fp32"] / sheet.watts for sheet in data_sheets())
 EPOCH = 63 * 20e-6
+
+
+def test_ceilings_are_the_fastest_of_each_precision_per_unit(tmp_path: Path) -> None:
+    """A short burst is faster than a long one: the ceiling is the higher."""
+    kernels = (
+        KernelTime("gemm", "fp32", "a", 10**12, 0.5, 5),
+        KernelTime("gemm", "fp32", "b", 10**12, 0.25, 5),
+        KernelTime("gemm", "bf16", "a", 10**12, 0.25, 5, burst_seconds=0.125),
+    )
+    run = write_synthetic_run(tmp_path / "run", official_shape())
+    run_folder.write(run.roofline, synthetic_roofline(kernels=kernels, units=4))
+    ceilings = scoring.run_evidence(run).ceilings
+    assert ceilings is not None
+    assert ceilings.flops == {"fp32": 1e12, "bf16": 2e12}
 
 
 def with_ceilings(share: float) -> Change:
@@ -341,6 +360,18 @@ def test_members_on_another_host_may_be_minutes_apart(clean: Evidence) -> None:
             if e["event"] == "first_batch" and e["trial"] == 1
             else e
             for e in clean.events
+        ]
+        judged = broken(dataclasses.replace(clean, events=moved))
+        assert ("window as controlled" in judged) is expected
+
+
+def test_a_host_whose_clock_is_minutes_ahead_trains_within_its_jobs(clean: Evidence) -> None:
+    """The end of a job is the controller's event, on another clock than the end of training."""
+    other = {"host": "other", "boot": "1"}
+    for seconds, expected in ((300.0, False), (601.9, False), (602.1, True)):
+        moved = [
+            e | other | {"wall": e["wall"] + seconds} if e["event"] in TRAINING_EVENTS else e
+            for e in job_ended(1.0)(clean).events
         ]
         judged = broken(dataclasses.replace(clean, events=moved))
         assert ("window as controlled" in judged) is expected

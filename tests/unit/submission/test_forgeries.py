@@ -160,7 +160,7 @@ THEFTS: dict[str, tuple[Forgery, str, bool]] = {
     "another's organization": (one_digit, OWNER, True),
     "unsigned": (one_digit, OWNER, False),
 }
-"""What a thief changes, the organization that he names, and whether he signs with his key."""
+"""Change that a thief makes, the organization that he names, and whether he signs with his key."""
 
 
 @pytest.mark.parametrize("name", THEFTS)

@@ -49,6 +49,7 @@ const ai500 = (() => {
   }
   const KINDS = {
     flops: value => rate(value, "FLOPS"),
+    vflops: value => rate(value, "VFLOPS"),
     per_watt: value => rate(value, "").trim(), // the column's name is the unit
     seconds: duration,
     count: value => value.toLocaleString("en"),
@@ -383,7 +384,7 @@ const ai500 = (() => {
 
   // --- the comparison ---------------------------------------------------------------------
   const MEASURED = [
-    ["VFLOPS", "vflops", "flops", 1], ["FLOPS", "flops", "flops", 1],
+    ["VFLOPS", "vflops", "vflops", 1], ["FLOPS", "flops", "flops", 1],
     ["regulated score", "regulated_score", "flops", 1],
     ["time to quality", "time_to_quality_seconds", "seconds", -1],
     ["time to target", "time_to_target_seconds", "seconds", -1],
@@ -434,7 +435,7 @@ const ai500 = (() => {
   }
 
   const describe = entry => `${[entry.system, entry.organization, entry.edition].filter(Boolean).join(", ")}: `
-    + `${KINDS.flops(entry.vflops)} (${listName(entry)})`;
+    + `${KINDS.vflops(entry.vflops)} (${listName(entry)})`;
 
   function choose(next) {
     Object.assign(sides, next);

@@ -27,6 +27,8 @@ TOP, BOTTOM, HEIGHT = 40.0, 300.0, 354.0
 RADIUS = 4.5
 CLEAR = 7.0
 """Distance that names keep from the middle of a dot, in pixels."""
+NAME_PLACES = 8
+"""Places along a guide where its name may stand."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Dot:
     tip: str
     """Text of the tooltip."""
     name: str = ""
-    """Text beside the dot; empty: it has its tooltip only."""
+    """Text beside the dot; empty: none, only the tooltip."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class LogScatter:
         """Draw the chart."""
         frame, x_ticks, y_ticks = self._frame()
         parts = svg.axes(frame, x_ticks, y_ticks, x_title=self.x_title, y_title=self.y_title)
+        places = [(frame.x(dot.x), frame.y(dot.y)) for dot in self.dots]
+        around = [Box(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in places]
         lines: list[tuple[Point, Point]] = []
         labels: list[Label] = []
         if self.level is not None:
@@ -77,15 +81,10 @@ class LogScatter:
             if len(drawn) > 1:
                 parts.append(svg.polyline(drawn, "theoretical"))
                 lines += pairwise(drawn)
-                highest = min(drawn, key=lambda point: point[1])
-                shift = -8 - text_width(guide.name)
-                if highest[0] + shift < frame.left:
-                    shift = 8
-                labels.append(_label(guide.name, highest, "theoretical", shift=(shift, 20.0)))
-        places = [(frame.x(dot.x), frame.y(dot.y)) for dot in self.dots]
+                taken = [*around, *(label.box for label in labels)]
+                labels.append(_guide_label(frame, guide.name, drawn, taken=taken))
         for dot, place in reversed(list(zip(self.dots, places, strict=True))):
             parts.append(svg.dot(place, "ensemble", radius=RADIUS, tip=dot.tip))
-        around = [Box(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in places]
         for dot, place in zip(self.dots, places, strict=True):
             if dot.name:
                 taken = [*around, *(label.box for label in labels)]
@@ -113,6 +112,21 @@ def _inside(frame: Frame, points: Sequence[Point]) -> list[Point]:
         if part := part_inside(start, end, box):
             drawn += part[1:] if drawn else part
     return drawn
+
+
+def _guide_label(frame: Frame, name: str, drawn: Sequence[Point], *, taken: Sequence[Box]) -> Label:
+    """Name a line beside its highest part that is free of dots and of other names."""
+    start, end = min((drawn[0], drawn[-1]), (drawn[-1], drawn[0]), key=lambda ends: ends[0][1])
+    candidates = []
+    for part in range(NAME_PLACES):
+        share = part / NAME_PLACES
+        point = (start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1]))
+        for shift in (-8 - text_width(name), 8.0):
+            if frame.left <= point[0] + shift <= frame.right - text_width(name):
+                candidates.append(_label(name, point, "theoretical", shift=(shift, 20.0)))
+    free = (each for each in candidates if not any(each.box.meets(box) for box in taken))
+    highest = _label(name, start, "theoretical", shift=(-8 - text_width(name), 20.0))
+    return next(free, candidates[0] if candidates else highest)
 
 
 def _label(text: str, point: Point, css: str, *, shift: Point) -> Label:

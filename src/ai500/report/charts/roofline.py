@@ -18,6 +18,9 @@ ROW = 20.0
 """Height of the row of a slope's name above the plot, in pixels."""
 TO_LABEL = 16.0
 """Distance from the plot's right edge to the names of its ceilings, in pixels."""
+FEWEST_DECADES = 3
+"""Powers of ten that an axis needs, to have no other ticks."""
+NO_TICKS = Ticks((), ())
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class RooflineChart:
         """Draw the chart."""
         plot = layout(self.roofs, self.slopes, self.marks)
         x_ticks, y_ticks = _ticks(plot.frame.x), _ticks(plot.frame.y)
+        if not self.slopes and all(mark.coi is None for mark in self.marks):
+            x_ticks = NO_TICKS  # nothing is sent: the axis has no scale
         parts = svg.axes(plot.frame, x_ticks, y_ticks, x_title=self.x_title, y_title="FLOPS")
         for roof, start, end in plot.flats:
             parts.append(svg.line(start, end, "roof theoretical" if roof.theoretical else "roof"))
@@ -129,9 +134,11 @@ def _frame(
 
 
 def _ticks(scale: Scale) -> Ticks:
-    ticks = svg.decade_ticks(scale.low, scale.high)
-    inside = [i for i, value in enumerate(ticks.values) if scale.low <= value <= scale.high]
-    return Ticks(tuple(ticks.values[i] for i in inside), tuple(ticks.labels[i] for i in inside))
+    """Return the powers of ten on an axis; on a short one the round values between them, too."""
+    decades = svg.decade_ticks(scale.low, scale.high).inside(scale)
+    if len(decades.values) >= FEWEST_DECADES:
+        return decades
+    return svg.log_ticks(scale.low, scale.high).inside(scale)
 
 
 def _flat(frame: Frame, roof: Roof, fastest: float | None) -> tuple[Point, Point]:

@@ -68,6 +68,11 @@ class Ticks:
         count = sum(value <= end for value in self.values)
         return Ticks(self.values[:count], self.labels[:count])
 
+    def inside(self, scale: Scale) -> Ticks:
+        """Drop the ticks outside of an axis."""
+        shown = [i for i, value in enumerate(self.values) if scale.low <= value <= scale.high]
+        return Ticks(tuple(self.values[i] for i in shown), tuple(self.labels[i] for i in shown))
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -157,12 +162,14 @@ _TIME_UNITS = ((86400 * 2, 86400, "d"), (5400, 3600, "h"), (100, 60, "min"), (0,
 
 def time_ticks(seconds: float, *, most: int = 6) -> Ticks:
     """Return round times from 0 to `seconds`; the axis ends with the last event."""
-    size, unit = next((size, unit) for least, size, unit in _TIME_UNITS if seconds >= least)
     if seconds < most:
         ticks = nice_ticks(0, seconds, most=most)
         return Ticks(ticks.values, tuple(f"{label} s" for label in ticks.labels))
     days = [86400 * n for n in (2, 5, 10, 20, 50, 100, 200, 500, 1000)]
     step = next((s for s in (*_TIME_STEPS, *days) if seconds / s < most), 86400 * 2000)
+    size, unit = next(
+        (size, unit) for least, size, unit in _TIME_UNITS if seconds >= least and step >= size
+    )
     values = tuple(float(step * index) for index in range(int(seconds // step) + 1))
     return Ticks(values, tuple(f"{value / size:g} {unit}" for value in values))
 
@@ -258,7 +265,7 @@ def axes(frame: Frame, x_ticks: Ticks, y_ticks: Ticks, *, x_title: str, y_title:
 
 
 def document(parts: Iterable[str], *, height: float, title: str) -> str:
-    """Put the parts together, with a title for screen readers."""
+    """Build an SVG document from its parts, with a title for screen readers."""
     name = escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}" '

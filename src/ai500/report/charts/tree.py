@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ai500.report.charts import svg
-from ai500.report.charts.svg import Frame, LogScale, Point, Scale, Ticks
+from ai500.report.charts.names import Box, leader, place_name
+from ai500.report.charts.svg import Frame, LogScale, Scale, Ticks
 
 HEIGHT = 400.0
 MANY_NODES = 60
 """Nodes above which the dots are smaller."""
+CLEAR = 7.0
+"""Distance that names keep from the middle of a dot, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,14 @@ class Tree:
         parts.append(svg.polyline([places[node.name] for node in path], "ensemble"))
         for node in path[1:]:
             parts.append(svg.dot(places[node.name], "ensemble", radius=5, tip=node.tip))
-        if len(path) > 1:
-            parts.append(_label(frame, places[path[0].name], "start"))
-        parts.append(_label(frame, places[path[-1].name], f"best {path[-1].y:.3g}"))
+        names = [(path[0], "start")] if len(path) > 1 else []
+        names.append((path[-1], f"best {path[-1].y:.3g}"))
+        taken = [Box(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in places.values()]
+        lines = list(pairwise(places[node.name] for node in path))
+        for node, name in names:
+            label = place_name(frame, name, places[node.name], taken=taken, lines=lines)
+            taken.append(label.box)
+            parts += [*leader(label), svg.text(label.place, name, f"{label.css} label halo")]
         return svg.document(parts, height=HEIGHT, title=title)
 
 
@@ -82,10 +91,3 @@ def log_ticks(low: float, high: float) -> Ticks:
     last = min(index for index, value in enumerate(every) if value >= high * (1 - 1e-9))
     values = tuple(every[first : max(last, first + 1) + 1])
     return Ticks(values, tuple(f"{value:g}" for value in values))
-
-
-def _label(frame: Frame, point: Point, text: str) -> str:
-    x, y = point
-    right = x > (frame.left + frame.right) / 2
-    place = (x - 9 if right else x + 9, min(y + 20, frame.bottom - 6))
-    return svg.text(place, text, "label halo", anchor="end" if right else "start")
