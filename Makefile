@@ -7,6 +7,8 @@ JOBS ?= auto
 JAX := jax==0.10.2
 TENSORFLOW := tensorflow-cpu==2.21.0
 MINDSPORE := mindspore==2.10.0
+# The tests start hundreds of processes, each of which would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test test-fast test-long test-frameworks test-lowest check format docs benchmarks soak mutation clean debian-packages
 

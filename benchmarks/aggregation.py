@@ -27,8 +27,8 @@ from rich.table import Table
 from ai500.bagging.aggregate import aggregate
 from ai500.bagging.data_sampler import SAMPLERS
 from ai500.bagging.predictions import FinishedMember
+from ai500.core.reading import file_sha256
 from ai500.data.bootstrap import load_bootstrap, save_bootstrap
-from ai500.data.packed_store import file_sha256
 from ai500.records import Field, TrainRecord
 from ai500.records.run_folder import RunFolder, TrialFolder
 from ai500.workloads.extreme_weather import WORKLOAD as EXTREME_WEATHER

@@ -42,7 +42,7 @@ class Array:
 
 Value = Array | int | float | str
 Labelled = tuple[str, Value]
-"""Where a value was found, and the value."""
+"""Place of a value, and the value."""
 Reader = Callable[[Path], Iterator[Labelled]]
 """Reads one quantity from a part's results."""
 

@@ -209,36 +209,42 @@ def testbed(megabit: float, *, goodput: float, latency: float) -> Platform:
 
 def predict(platform: Platform, points: list[dict[str, Any]]) -> list[float]:
     """Return the seconds of a step at each point."""
-    seconds = []
-    for point in points:
-        nodes = topology.node_of_rank([point["ranks"]] * point["nodes"])
-        precision = point["precision"]
-        rounds = traffic.rounds(
-            point["mode"], nodes, buffer=VALUES * WIRE_BYTES[precision],
-            library=precision == "fp32",
-        )  # fmt: skip
-        (reduce,) = simulator.collective_seconds(platform, nodes, [rounds])
-        ready = [COMPUTE_SECONDS * (index + 1) / BUCKETS for index in range(BUCKETS)]
-        seconds.append(
-            overlapped_step(compute=COMPUTE_SECONDS, ready=ready, reduce=[reduce] * BUCKETS)
-        )
-    return seconds
+    seconds = {}
+    for nodes, ranks in {(point["nodes"], point["ranks"]) for point in points}:
+        alike = [(point["mode"], point["precision"]) for point in points
+                 if (point["nodes"], point["ranks"]) == (nodes, ranks)]  # fmt: skip
+        places = topology.node_of_rank([ranks] * nodes)
+        jobs = [
+            traffic.rounds(mode, places, buffer=VALUES * WIRE_BYTES[precision],
+                           library=precision == "fp32")
+            for mode, precision in alike
+        ]  # fmt: skip
+        averaging = simulator.collective_seconds(platform, places, jobs)
+        for (mode, precision), reduce in zip(alike, averaging, strict=True):
+            seconds[mode, precision, nodes, ranks] = overlapped_step(
+                compute=COMPUTE_SECONDS,
+                ready=[COMPUTE_SECONDS * (index + 1) / BUCKETS for index in range(BUCKETS)],
+                reduce=[reduce] * BUCKETS,
+            )
+    return [seconds[key_of(point)] for point in points]
+
+
+def key_of(point: dict[str, Any]) -> tuple[str, str, int, int]:
+    return point["mode"], point["precision"], point["nodes"], point["ranks"]
 
 
 def calibrate(points: list[dict[str, Any]], *, megabit: int) -> Platform:
     """Fit goodput and latency to two points, in turn until both fit."""
-    first, second = (
-        next(p for p in points if (p["mode"], p["precision"], p["nodes"], p["ranks"]) == key)
-        for key in CALIBRATION
-    )
+    first, second = (next(p for p in points if key_of(p) == key) for key in CALIBRATION)
 
-    def seconds(goodput: float, latency: float, *, point: dict[str, Any]) -> float:
-        return predict(testbed(megabit, goodput=goodput, latency=latency), [point])[0]
+    def seconds(slowness: float, latency: float, *, point: dict[str, Any]) -> float:
+        return predict(testbed(megabit, goodput=1 / slowness, latency=latency), [point])[0]
 
-    goodput, latency = 0.95, 1e-3
+    slowness, latency = 1.05, 1e-3
     for _ in range(3):
-        goodput = _bisect(partial(seconds, latency=latency, point=first), first["median"], 1.0, 0.5)
-        latency = _bisect(partial(seconds, goodput, point=second), second["median"], 0.0, 0.1)
+        slowness = _solve(partial(seconds, latency=latency, point=first), first["median"], 1.0, 2.0)
+        latency = _solve(partial(seconds, slowness, point=second), second["median"], 1e-6, 0.1)
+    goodput = 1 / slowness
     print(f"calibrated: goodput {goodput:.3f} of the shaped rate, latency {latency * 1e3:.2f} ms")
     return testbed(megabit, goodput=goodput, latency=latency)
 
@@ -250,14 +256,11 @@ def predict_staging(members: int, *, megabit: int, goodput: float) -> float:
     )
 
 
-def _bisect(
-    seconds: Callable[[float], float], measured: float, fastest: float, slowest: float
-) -> float:
-    """Return the value between the fastest and the slowest at which the model takes `measured`."""
-    for _ in range(12):
-        middle = (fastest + slowest) / 2
-        fastest, slowest = (middle, slowest) if seconds(middle) < measured else (fastest, middle)
-    return (fastest + slowest) / 2
+def _solve(seconds: Callable[[float], float], measured: float, least: float, most: float) -> float:
+    """Return the value from `least` to `most` at which the model, a line, takes `measured`."""
+    fast, slow = seconds(least), seconds(most)
+    value = least + (measured - fast) * (most - least) / (slow - fast)
+    return min(most, max(least, value))
 
 
 def main() -> None:
@@ -320,18 +323,12 @@ def report(
     points: list[dict[str, Any]], staging: list[dict[str, Any]], *, megabit: int, path: Path | None
 ) -> None:
     platform = calibrate(points, megabit=megabit)
-    print(f"{'mode':<15}{'sent as':<8}{'nodes':>6}{'ranks':>6}{'measured':>10}{'predicted':>11}"
-          f"{'error':>8}")  # fmt: skip
     errors = []
     for point, predicted in zip(points, predict(platform, points), strict=True):
-        key = point["mode"], point["precision"], point["nodes"], point["ranks"]
-        point["predicted"], point["calibration"] = predicted, key in CALIBRATION
-        error = predicted / point["median"] - 1
+        point["predicted"], point["calibration"] = predicted, key_of(point) in CALIBRATION
         if not point["calibration"]:
-            errors.append(error)
-        print(f"{point['mode']:<15}{point['precision']:<8}{point['nodes']:>6}"
-              f"{point['nodes'] * point['ranks']:>6}{point['median']:>10.3f}{predicted:>11.3f}"
-              f"{error:>8.1%}{'  calibration' if point['calibration'] else ''}")  # fmt: skip
+            errors.append(predicted / point["median"] - 1)
+    print("\n".join(rows(points)))
     mean, worst = fmean(map(abs, errors)), max(map(abs, errors))
     print(f"{len(errors)} steps: mean error {mean:.1%}, worst {worst:.1%}")
     stage_errors = report_staging(staging, megabit=megabit)
@@ -345,6 +342,18 @@ def report(
     if max(mean, staging_mean) > MEAN_GOAL or max(worst, staging_worst) > WORST_GOAL:
         raise SystemExit(f"goal missed: mean at most {MEAN_GOAL:.0%}, worst {WORST_GOAL:.0%}")
     print("goal met")
+
+
+def rows(points: list[dict[str, Any]]) -> list[str]:
+    """Return the rows of docs/projection.md: measured / predicted, error; c: calibration."""
+    lines: dict[str, list[str]] = {}
+    for point in points:
+        error = f"{point['predicted'] / point['median'] - 1:+.0%}".replace("-", "−")
+        cell = f"{point['median']:.2f} / {point['predicted']:.2f}, "
+        cell += "*c*" if point["calibration"] else error
+        line = f"| {point['nodes']} × {point['ranks']} | `{point['mode']}` |"
+        lines.setdefault(line, []).append(f" {cell} |")
+    return [line + "".join(cells) for line, cells in lines.items()]
 
 
 def report_staging(staging: list[dict[str, Any]], *, megabit: int) -> list[float]:

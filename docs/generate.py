@@ -2,7 +2,8 @@
 
 commands.md comes from the command line, configuration.md from `config/sections.py`; in the other
 pages of `MIXED` the parts between marks are generated: from the source, or from the records of
-`docs/examples`, so that no sentence about a measurement is typed.
+`docs/examples`, so that no sentence about a measurement is typed. The reports there are drawn again
+from their records.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import dataclasses
 import inspect
 import json
 import re
+import shutil
+import tempfile
 import tomllib
 import typing
 from collections.abc import Iterator
@@ -28,10 +31,19 @@ from ai500.cli import app
 from ai500.config import PLUGIN_KEYS, Config, documented_keys
 from ai500.core import plugins
 from ai500.inventory.peaks import data_sheet
+from ai500.pipeline.scoring import write_report
+from ai500.records import run_folder
+from ai500.records.run_folder import RunFolder
+from ai500.report.page import render
+from ai500.roofline import page as roofline_page
+from ai500.roofline.records import RunPlacement
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import ASPECTS, LAYERS, LEVELS
 from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.rules.rule import CURRENT, VERSIONS, Rule
+from ai500.study.page import study_page
+from ai500.study.records import StudyResult
+from ai500.study.studies import study_named
 from ai500.workloads.protocol import load_workload
 
 DOCS = Path(__file__).parent
@@ -96,7 +108,24 @@ def pages() -> dict[Path, str]:
         DOCS / "commands.md": "".join(_commands()),
         DOCS / "configuration.md": "".join(_configuration()),
         **{path: with_generated(path.read_text(encoding="utf-8")) for path in mixed},
+        **dict(_example_reports()),
     }
+
+
+def _example_reports() -> Iterator[tuple[Path, str]]:
+    """Draw the reports of `docs/examples` from their records, as the commands do."""
+    for folder in sorted((EXAMPLES / "studies").iterdir()):
+        result = run_folder.read(StudyResult, folder / "result.json")
+        yield folder / "report.html", render(study_page(result, study_named(result.study)))
+    with tempfile.TemporaryDirectory() as temporary:
+        run = RunFolder(Path(shutil.copytree(EXAMPLES / "h200", Path(temporary) / "h200")))
+        placement = run_folder.read(RunPlacement, run.roofline)
+        page = run.roofline.with_suffix(".html")
+        roofline_page.write_page(page, placement.ceilings, placement)
+        roofline_page.write_report_section(run)
+        write_report(run)
+        for file in (page, run.report, run.section("roofline")):
+            yield EXAMPLES / file.relative_to(temporary), file.read_text(encoding="utf-8")
 
 
 def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:

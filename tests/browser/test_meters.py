@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import Browser
 
@@ -31,7 +33,9 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
             times=[began - 2 + 0.5 * n + 0.1 * member for n in range(120)],
             values=lambda t: gpu_node(t - began + 10),
         )  # fmt: skip
-    plan, meters = run_folder.read(Plan, run.plan), read_meters(run.trial(1).meters)
+    plan = replace(run_folder.read(Plan, run.plan), device="cuda")
+    run_folder.write(run.plan, plan)
+    meters = read_meters(run.trial(1).meters)
     score = score_trial(plan, log, trial=1, meters=meters)
     assert score.watts == pytest.approx(4 * 660, rel=0.03)
     run_folder.write(run.score, mean_of_trials([score], required_runs=3))

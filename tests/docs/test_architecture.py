@@ -80,3 +80,16 @@ def definitions(tree: ast.Module) -> Iterator[str]:
                 for method in node.body
                 if isinstance(method, ast.FunctionDef)
             )
+
+
+def test_the_program_of_a_run_is_chosen_once() -> None:
+    """Only `programs.py` asks whether a class or a plan searches; the search's own code may,
+    and `status`, which imports no program for an ensemble."""
+    package = ROOT / "src" / "ai500"
+    asking = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if file.parent.name not in ("automl", "records")
+        and re.search(r"(plan|class|base)\.search is (not )?None", file.read_text(encoding="utf-8"))
+    }
+    assert asking == {"pipeline/programs.py", "cli/status.py"}

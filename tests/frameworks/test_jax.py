@@ -76,6 +76,13 @@ def test_a_stopped_language_model_resumes_to_the_same_weights(start: Start, tmp_
 
 
 @MORE
+def test_two_stopped_ranks_resume_to_the_same_weights(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    framework_checks.check_resume("jax", tiny_store, start, tmp_path, degree=2)
+
+
+@MORE
 def test_submitted_members_are_repeated(tiny_store: Path, start: Start, tmp_path: Path) -> None:
     framework_checks.check_rerun("jax", tiny_store, start, tmp_path)
 

@@ -26,6 +26,16 @@ def test_count_of_the_graph_is_the_published_one() -> None:
     framework_checks.check_counts("mindspore")
 
 
+TRACED = """
+from ai500.operations.training_step import step_difference
+print(step_difference(backend.trace(batch=8), backend.trace_step(batch=8)))
+"""
+
+
+def test_the_step_that_runs_computes_the_gradients_that_are_counted() -> None:
+    assert framework_checks.output_of("mindspore", TRACED).splitlines()[-1] == "0"
+
+
 STEP = """
 from pathlib import Path
 import numpy as np
@@ -47,6 +57,13 @@ def test_a_stopped_member_resumes_to_the_same_weights(
     tiny_store: Path, start: Start, tmp_path: Path
 ) -> None:
     framework_checks.check_resume("mindspore", tiny_store, start, tmp_path)
+
+
+@pytest.mark.long
+def test_two_stopped_ranks_resume_to_the_same_weights(
+    tiny_store: Path, start: Start, tmp_path: Path
+) -> None:
+    framework_checks.check_resume("mindspore", tiny_store, start, tmp_path, degree=2)
 
 
 def test_submitted_members_are_repeated(tiny_store: Path, start: Start, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from tests.support.commands import Start
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 
+#: Keras imports these itself.
+OWN_MODULES = frozenset({"h5py", "rich"})
+
 
 @pytest.mark.parametrize(
     "case",
@@ -23,11 +26,9 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600
     ],
 )
 def test_steps_agree_with_pytorch(case: str, tmp_path: Path) -> None:
-    # Keras imports two of them itself.
     framework_checks.check_steps(
-        "tensorflow", framework_checks.STEP_CASES[case], tmp_path,
-        own_modules=frozenset({"h5py", "rich"}),
-    )  # fmt: skip
+        "tensorflow", framework_checks.STEP_CASES[case], tmp_path, own_modules=OWN_MODULES
+    )
 
 
 def test_mixed_bf16_is_close_to_pytorch(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from ai500.core.errors import DataError
 from ai500.data.generated import generate
 from ai500.train.feed import Feed
+from ai500.train.read_ahead import THREAD_NAME
 from ai500.workloads.learnable_images import SMOKE
 
 pytestmark = [
@@ -49,4 +50,4 @@ def test_a_busy_gpu_gets_each_batch_as_it_is_stored(tmp_path: Path) -> None:
         list(there.epoch(0, broken, first_step=STEPS - 2))
     assert raised.value.value == COUNT
     next(iter(there.epoch(0, order, first_step=0)))
-    assert not [thread for thread in threading.enumerate() if thread.name == "ai500-prefetch"]
+    assert not [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]

@@ -67,7 +67,7 @@ def test_energy_of_a_load_by_counter_and_by_watts(tmp_path: Path) -> None:
     last = time.time()
     recorder.close()
     window = Window(first, last, lambda sample: float(sample["wall"]))
-    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1})
+    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1}, device="cuda")
     assert isinstance(energy, Energy), energy
     curves = meter_curves(read_meters(tmp_path), window)
     power = curves["power of accelerators"]

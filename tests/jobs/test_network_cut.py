@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.jobs.test_site_conditions import attempts, score_of, started
 from tests.support.commands import Command
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import (
@@ -24,6 +23,7 @@ from tests.support.slurm.running import (
     until,
     wait_for_event,
 )
+from tests.support.slurm.scripted import attempts, score_of, started
 
 pytestmark = pytest.mark.long
 
@@ -93,3 +93,18 @@ def test_the_copy_takes_over_from_a_worker_without_a_heartbeat(
         assert second != node
     # The old worker wakes, and learns that it has been replaced.
     check(run, command, hosts=[node, second])
+
+
+def test_a_worker_that_wakes_after_its_copy_has_trained_the_member_ends(
+    cut: tuple[Cluster, Path, Command, str],
+) -> None:
+    _, run, command, node = cut
+    with halted(run, 0) as pids:
+        second = wait_for_event(command, member_log(run, 0), "resumed", attempt=2, timeout=400)[
+            "host"
+        ]
+        check(run, command, hosts=[node, second])
+        record = RunFolder(run).trial(1).member(0).record
+        written = record.read_bytes()
+    until("end of the old worker", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert record.read_bytes() == written

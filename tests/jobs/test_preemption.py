@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ai500.records.run_folder import RunFolder
-from tests.jobs.test_site_conditions import attempts, findings, score_of, started
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import Submit, member_log, run_events, until, wait_for_event
+from tests.support.slurm.scripted import attempts, findings, score_of, started
 
 pytestmark = pytest.mark.long
 

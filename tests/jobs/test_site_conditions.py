@@ -1,4 +1,4 @@
-"""What sites do to jobs and nodes: suspend, drain, reboot, odd clocks, stale file systems, meters.
+"""Suspended jobs, drained and rebooted nodes, odd clocks, stale file systems, meters of a site.
 
 The members are scripts that sleep (`tests/support/slurm/scripted.py`); all else is real.
 """
@@ -16,12 +16,11 @@ import pytest
 
 from ai500.meters.log import read_meters, series
 from ai500.metrics.energy import counter_increase
-from ai500.records import Plan, Score, run_folder
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
-from tests.support.commands import Command
 from tests.support.slurm.cluster import Cluster
 from tests.support.slurm.running import Submit, member_log, run_events, until, wait_for_event
-from tests.support.slurm.scripted import written
+from tests.support.slurm.scripted import attempts, findings, score_of, started
 
 pytestmark = pytest.mark.long
 
@@ -32,40 +31,6 @@ import time
 true = time.time
 time.time = lambda: true() + {seconds}
 """
-
-
-def started(
-    submit: Submit,
-    cluster: Cluster,
-    folder: Path,
-    *settings: str,
-    epoch_seconds: float = 2.0,
-    run: Path | None = None,
-) -> tuple[Path, Command]:
-    """Start `ai500 run` of members that sleep."""
-    run = run or folder / "run"
-    words = [word for setting in settings for word in ("--set", setting)]
-    config = written(folder)
-    command = submit(
-        cluster, "run", "--config", config, "--out", run, *words,
-        EPOCH_SECONDS=str(epoch_seconds),
-    )  # fmt: skip
-    return run, command
-
-
-def score_of(run: Path) -> Score:
-    return run_folder.read(Score, RunFolder(run).score)
-
-
-def findings(submit: Submit, cluster: Cluster, run: Path) -> dict[str, str]:
-    """Return the findings of `ai500 check`: rule → message."""
-    command = submit(cluster, "check", run, "--json")
-    command.wait(300)
-    return {finding["rule"]: finding["message"] for finding in json.loads(command.out)["findings"]}
-
-
-def attempts(run: Path) -> set[int]:
-    return {event["attempt"] for event in run_events(run, "job_submitted")}
 
 
 def test_a_drained_node_finishes_its_member_and_gets_no_other(

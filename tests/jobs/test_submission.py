@@ -106,6 +106,7 @@ def test_what_cannot_run_as_planned_is_what_slurm_refuses(
     assert refusal(ensemble.plan, [("fits", fits)]) == []
 
 
+@pytest.mark.long
 def test_a_limit_on_jobs_is_met_by_portions(
     make_cluster: Callable[..., Cluster], shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

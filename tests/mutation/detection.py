@@ -45,7 +45,7 @@ Function = tuple[str, int]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests say of a mutant."""
+    """Verdict of the tests on a mutant."""
 
     mutant: Mutant
     detected: bool

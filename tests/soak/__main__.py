@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import count
 from pathlib import Path
 
@@ -66,7 +65,8 @@ class Soak:
         )
         if outcome == WRONG:
             kept = Path(tempfile.mkdtemp(prefix="ai500-soak-wrong-"))
-            shutil.copytree(scenario.run, kept / "run", dirs_exist_ok=True)
+            # As it is: a damaged run may have dangling links, or no folder at all.
+            subprocess.run(["cp", "-a", scenario.run, kept / "run"], check=False)
             print(f"    the folder is kept: {kept}", flush=True)
 
 
@@ -103,13 +103,15 @@ def _soak(folder: Path, arguments: argparse.Namespace, ensembles: Sequence[Ensem
             sites = list(lanes.map(site, ensembles, disks))
             print(f"{len(sites)} undisturbed runs", flush=True)
             soak = Soak(sites, seed=arguments.seed, faults=arguments.faults, deadline=deadline)
-            for lane in [lanes.submit(soak.play) for _ in range(arguments.lanes)]:
-                lane.result()
+            started = [lanes.submit(soak.play) for _ in range(arguments.lanes)]
+            wait(started)  # a defect of the soak itself in one lane does not hide the figures
     finally:
         for ensemble, disk in zip(ensembles, disks, strict=True):
             if disk is not None:
                 subprocess.run(["umount", "-l", str(folder / ensemble.name)], check=False)
     print(figures(soak.tally))
+    for lane in started:
+        lane.result()
     if not all(disks):
         print("full disks: none, no file system can be mounted here")
     if soak.tally.outcomes[WRONG]:

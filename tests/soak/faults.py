@@ -78,10 +78,14 @@ class Flip:
 
     def undo(self) -> bool:
         """Restore the file; return False if it was written or removed since."""
-        if not self.path.exists() or self.path.read_bytes() != self.changed:
+        if not self.stands():
             return False
         self.path.write_bytes(self.content)
         return True
+
+    def stands(self) -> bool:
+        """Return True if the file is as it was left."""
+        return self.path.exists() and self.path.read_bytes() == self.changed
 
 
 def flip_byte(run: Path, store: Path, chance: random.Random) -> Flip:

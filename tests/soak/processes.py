@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -48,6 +51,13 @@ def wait_until_gone(run: Path, *, seconds: float) -> list[int]:
         time.sleep(0.4)
         processes = processes_of(run)
     return processes
+
+
+def kill_all(run: Path) -> None:
+    """Kill every process of a run."""
+    for process in processes_of(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def wait_for_training(run: Path, controller: subprocess.Popen[str]) -> None:

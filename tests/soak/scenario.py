@@ -32,6 +32,8 @@ TRAINING_SHARE = 0.5  # of the scenarios; those on finished runs take a fifth of
 SECONDS_TO_SCORE = 0.2  # of a run's time, to aggregate and score it again
 IDENTICAL, REFUSED, WRONG = "identical", "refused", "WRONG"
 OUTCOMES = (IDENTICAL, REFUSED, WRONG)
+RESULTS = ("score.json", "trials/01/score.json", "trials/01/ensemble.json")
+"""Records that are computed again where they are missing."""
 REFUSALS = (1, 2, 3)  # exit codes of an error with a message
 
 
@@ -44,7 +46,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.injected: Counter[str] = Counter()
-        """By kind, and by the role of the process that got a signal."""
+        """Number of faults by kind, and by the role of the process that got a signal."""
         self.outcomes: dict[str, Counter[Fault]] = {name: Counter() for name in OUTCOMES}
         self._lock = threading.Lock()
 
@@ -145,10 +147,13 @@ class Scenario:
                 self._disturb_training()
             else:
                 self._disturb_finished()
-            return self.resume_and_compare()
+            outcome = self.resume_and_compare()
+            self._require_no_process()
+            return outcome
         except WrongError as error:
             return WRONG, str(error)
         finally:
+            processes.kill_all(self.run)  # those of a wrong scenario would disturb the next one
             if self.site.disk is not None:
                 self.site.disk.empty()
             for flip in self.flips:
@@ -175,17 +180,20 @@ class Scenario:
                 command, kinds=self._kinds(self._chance.randint(0, 2)), seconds=self.site.seconds
             )
             code = self._end(command, signalled=signalled)
-            if stay := processes.wait_until_gone(self.run, seconds=STAY_SECONDS):
-                raise WrongError(f"processes of the run stay: {stay}")
+            self._require_no_process()
             if code == 0:
                 return
             if self._chance.random() < 0.4:
                 self._flip()
 
+    def _require_no_process(self) -> None:
+        if stay := processes.wait_until_gone(self.run, seconds=STAY_SECONDS):
+            raise WrongError(f"processes of the run stay: {stay}")
+
     def _disturb_finished(self) -> None:
         """Let a finished run be aggregated and scored again, with damaged files."""
         shutil.copytree(self.site.reference, self.run)
-        results = ["score.json", "trials/01/score.json", "trials/01/ensemble.json"]
+        results = list(RESULTS)
         if self._chance.random() < 0.3 and not self.site.ensemble.is_search:
             results.append("trials/01/members/000/record.json")  # predicts from its checkpoint
         for name in results:
@@ -265,6 +273,12 @@ class Scenario:
         """
         command = self.begin()
         code, reason = self.site.end(command), command.err.strip()
+        if code == 0 and self._result() != self.site.expected and any(map(Flip.stands, self.flips)):
+            # The run was scored before the flip. Whatever reads the file from now on refuses it.
+            for name in RESULTS:
+                (self.run / name).unlink()
+            command = self.begin()
+            code, reason = self.site.end(command), command.err.strip()
         if code in REFUSALS and self.flips:
             self.restored = [flip for flip in reversed(self.flips) if flip.undo()]
             if not self.restored:
@@ -275,13 +289,15 @@ class Scenario:
                 return REFUSED, command.err.strip()
         if code != 0:
             raise WrongError(f"can't be resumed, exit code {code}: {command.err}")
-        try:
-            actual = self.site.ensemble.result(self.run)
-        except Exception as error:
-            raise WrongError(f"exit code 0, but no result: {error!r}") from error
-        if actual != self.site.expected:
+        if (actual := self._result()) != self.site.expected:
             raise WrongError(f"another result: {actual}, expected {self.site.expected}")
         return IDENTICAL, reason if self.restored else ""
+
+    def _result(self) -> dict[str, Any]:
+        try:
+            return self.site.ensemble.result(self.run)
+        except Exception as error:
+            raise WrongError(f"exit code 0, but no result: {error!r}") from error
 
 
 def figures(tally: Tally) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.bagging.predictions import FinishedMember
+from ai500.core.reading import file_sha256
 from ai500.data.bootstrap import Counts
-from ai500.data.packed_store import file_sha256
 from ai500.records import TrainRecord
 from ai500.records.run_folder import MemberFolder, RunFolder
 

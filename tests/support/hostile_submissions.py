@@ -183,7 +183,7 @@ def columns_of_a_long_host(files: Files, size: int) -> Files:
 
 @attack
 def samples_of_meters(files: Files, size: int) -> Files:
-    """As dense as the budget allows, on many nodes, at rising times."""
+    """Samples as dense as the budget allows, on many nodes, at rising times."""
     made: Files = {}
     names = [["m", str(number), "watts", None] for number in range(200)]
     count = size // 100 // 1700
@@ -257,7 +257,7 @@ def many_bad_small_files(files: Files, size: int) -> Files:
 
 @attack
 def many_members(files: Files, size: int) -> Files:
-    """As many members as fit, each with its files."""
+    """The largest number of members that fits, each with its files."""
     own = {
         name.removeprefix("trials/01/members/000/"): content
         for name, content in files.items()

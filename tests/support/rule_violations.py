@@ -377,6 +377,10 @@ VIOLATIONS: dict[str, Violation] = {
         lambda e: replace(e, trials=[*e.trials[1:], records(versions=OTHER_TORCH)(e).trials[0]]),
         "2.0 and 2.9", "one", mentions=("torch",),
     ),
+    "same accelerators": Violation(
+        lambda e: replace(e, trials=[*e.trials[1:], records(device_name="slow")(e).trials[0]]),
+        "slow and x86_64", "one", mentions=("different accelerators",),
+    ),
     "official convention": Violation(run_score(convention="v3"), "v3", "aiperf"),
     "every operator counted": Violation(
         run_score(uncounted={"aten::lstsq": 2, "mine::scan": 1}),
@@ -450,6 +454,11 @@ VIOLATIONS: dict[str, Violation] = {
         lambda e: trials(meter_spans=[MeterSpan(host_of(e.events[0]), 0, 1e9)])(e),
         mentions=("trial 1", "member 0"),
     ),
+    "possible quality": Violation(
+        score(target_quality=0.2), "4.5 times", "at most 4 times", mentions=("0.9", "0.2"),
+        also=frozenset({"same target"}),
+    ),
+    "plausible figures": Violation(run_score(vflops=0.0), mentions=("VFLOPS is 0",)),
     "plausible power": Violation(
         score(watts=1e-6, power_coverage="accelerators"), "1e-06 W", "at least 1 W"
     ),

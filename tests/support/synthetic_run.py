@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +20,7 @@ from ai500.core import editions, events, schema
 from ai500.core.randomness import Stream, derive
 from ai500.core.source import Checkout
 from ai500.inventory.description import NodeDescription, Processors, Software, State
+from ai500.inventory.peaks import MOST_CORES
 from ai500.metrics.trials import mean_of_trials
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.parallel.parallelism_controller import Degrees, map_members
@@ -111,6 +113,21 @@ class Shape:
     """Seed of one's own; None: the edition's."""
     cores: int = 2
     """Cores of each node."""
+    epoch_seconds: float | None = None
+    """Seconds of an epoch; None: EPOCH_SECONDS."""
+    noise: float = 0.0
+    """Standard deviation of the epochs' times, relative; another value draws other times."""
+    hosts: int = 1
+    """Hosts on which the members ran, in turn; of several, each member compares its clock."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an epoch."""
+        return self.epoch_seconds or EPOCH_SECONDS
+
+    def host_of(self, member: int) -> str:
+        """Return the host on which a member ran."""
+        return self.host if self.hosts == 1 else f"{self.host}{1 + member % self.hosts}"
 
 
 def write_synthetic_run(path: Path, shape: Shape) -> RunFolder:
@@ -145,8 +162,11 @@ def official_shape(
     assert counted is not None
     assert model is not None
     epoch = definition.ensemble_size * definition.train_samples * counted.per_sample
+    seconds = max(EPOCH_SECONDS, epoch / MOST_CORES / CORE_FLOPS)
     return Shape(
-        cores=max(2, math.ceil(epoch / EPOCH_SECONDS / CORE_FLOPS)),
+        cores=min(MOST_CORES, max(2, math.ceil(epoch / seconds / CORE_FLOPS))),
+        epoch_seconds=seconds,
+        config=f'workload = "{workload}"\nproblem_class = "{name}"\n',
         workload=workload,
         members=definition.ensemble_size,
         slots=definition.ensemble_size,
@@ -277,15 +297,15 @@ def _write_trial(run: RunFolder, shape: Shape, plan: Plan, trial: int) -> None:
     ]
     finished = [m for m in range(shape.members) if m not in shape.failed]
     for placement in plan.mapping:
-        wave_seconds = START_UP_SECONDS + shape.epochs * EPOCH_SECONDS * 1.2
+        wave_seconds = START_UP_SECONDS + shape.epochs * shape.seconds * 1.2
         start = began + placement.wave * wave_seconds + 0.01 * placement.member / shape.members
         member = placement.member
         written = _member_events(shape, plan, trial=trial, member=member, start=start)
         recorded += written
         run_folder.write(
-            folder.node_description(shape.host, member),
+            folder.node_description(shape.host_of(member), member),
             describe_node(
-                shape.host, before=start, cores=shape.cores,
+                shape.host_of(member), before=start, cores=shape.cores,
                 after=None if member in shape.failed else written[-1]["wall"],
             ),
         )  # fmt: skip
@@ -333,9 +353,8 @@ def _member_events(
     now, attempt = start, 1
 
     def record(kind: str, **fields: object) -> None:
-        recorded.append(
-            _event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields)
-        )
+        event = _event(kind, now, shape, trial=trial, member=member, attempt=attempt, **fields)
+        recorded.append(event | {"host": shape.host_of(member)})
 
     def submit() -> None:
         nonlocal now
@@ -346,11 +365,18 @@ def _member_events(
         )  # fmt: skip
         now += START_UP_SECONDS
 
+    def compare_clocks() -> None:
+        if shape.hosts > 1:
+            record("clock", reference=shape.host, offset_seconds=1e-4, uncertainty_seconds=1e-5)
+
     submit()
+    compare_clocks()
     record("first_batch", optimizer_sha256="0" * 64)
     images = plan.steps_per_epoch * plan.global_batch_size
     for epoch in range(1, shape.epochs + 1):
-        now += EPOCH_SECONDS * (1 + 0.1 * math.sin(member)) + 1e-5 * (trial - 1) * epoch
+        now += shape.seconds * (1 + 0.1 * math.sin(member)) + 1e-5 * (trial - 1) * epoch
+        draw = random.Random(f"{shape.noise} {trial} {member} {epoch}")
+        now += shape.seconds * draw.gauss(0.0, shape.noise)
         record("epoch", epoch=epoch, samples=images, steps=plan.steps_per_epoch,
              loss=loss(member, epoch, trial), learning_rate=0.1,
              optimizer_sha256="0" * 64)  # fmt: skip
@@ -365,6 +391,7 @@ def _member_events(
             submit()
             record("resumed", epoch=epoch, step=0)
     record("end", epoch=shape.epochs)
+    compare_clocks()
     record("operations", **schema.encode(shape.operations))
     return recorded
 
@@ -404,6 +431,7 @@ def _record(shape: Shape, plan: Plan, member: int, trial: int) -> TrainRecord:
         device_name="x86_64",
         quality=quality(member, shape.epochs, trial),
         weights_sha256=f"{1000 * trial + member:064x}",
+        validation_sha256=f"{10**9 + 1000 * trial + member:064x}",
         operations=shape.operations,
         effective=what_ran(plan, shape, member, trial),
         versions={"ai500": "0.0", "source": "0" * 64, "torch": "2.0"},

@@ -146,7 +146,7 @@ def write_history(
 
 @dataclass(frozen=True)
 class SearchShape:
-    """What kind of search to write: of a registered class, on a machine of its own."""
+    """Kind of search to write: of a registered class, on a machine of its own."""
 
     name: str = "smoke"
     workers: int = 2

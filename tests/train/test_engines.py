@@ -8,8 +8,6 @@ pipeline both are per micro-batch, and the single process runs the same micro-ba
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.support import engine_checks
-from tests.support.commands import SOURCE
 from tests.support.engine_checks import Case
+from tests.support.torchrun import run_ranks
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -42,19 +40,8 @@ def test_every_mode_equals_a_single_process(world: int, tmp_path: Path) -> None:
 
 
 def _run(world: int, folder: Path) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone",
-         f"--nproc-per-node={world}", engine_checks.__file__, str(world), str(folder)],
-        env={"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
-    lines = (line[6:] for line in done.stdout.splitlines() if line.startswith("FOUND "))
-    return {result["case"]: result for result in map(json.loads, lines)}
+    reported = run_ranks(engine_checks.__file__, str(world), folder, ranks=world, timeout=800)
+    return {result["case"]: result for result in reported}
 
 
 def _problems(case: Case, result: dict[str, Any]) -> Iterator[str]:

@@ -59,6 +59,7 @@ def finished(
                 cwd=folder, environment={"TMPDIR": str(folder)},
             )  # fmt: skip
             assert command.wait() == 0, command.err
+            assert [path.name for path in folder.iterdir()] == ["run"]  # no temporary files
             made[degree] = result(folder / "run")
         return made[degree]
 
@@ -98,3 +99,4 @@ def test_a_single_rank_of_two_is_killed(
     command = start("resume", run)
     assert command.wait() == 0, command.err
     assert result(run) == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nor those of the killed

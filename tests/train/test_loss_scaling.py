@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import SOURCE
+from tests.support.torchrun import run_ranks
 
 SCRIPT = """
-import torch, torch.distributed as dist
+import json, torch, torch.distributed as dist
 from torch import nn
 from ai500.train import precision
 from ai500.train.precision.loss_scaling import LossScaling
@@ -31,7 +29,7 @@ stepped.append(numerics.step(empty if rank == 0 else optimizer))
 ranks = [None] * dist.get_world_size()
 dist.all_gather_object(ranks, (stepped, numerics.state_dict(), weight.tolist()))
 if rank == 0:
-    print("PRINTED", ranks)
+    print("FOUND", json.dumps(ranks))
 dist.destroy_process_group()
 """
 
@@ -40,18 +38,7 @@ dist.destroy_process_group()
 def test_all_ranks_skip_the_step_in_which_one_overflows(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         str(script)],
-        env={"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    line = next(line for line in done.stdout.splitlines() if line.startswith("PRINTED"))
-    printed = eval(line.removeprefix("PRINTED "), {"nan": float("nan")})
+    (printed,) = run_ranks(script, ranks=2, timeout=240)
     for stepped, state, _ in printed:
         assert stepped == [True, True, False, True, True]
         assert (state["scale"], state["skipped_steps"]) == (4.0, 1)

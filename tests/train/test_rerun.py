@@ -9,7 +9,7 @@ import pytest
 
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.submission.confirmations import read_confirmation
+from ai500.submission.confirmations import Confirmation, confirmation_path
 from ai500.submission.member_rerun import FILE_NAME, ChosenMembers
 from tests.support.commands import Start, wait_for
 from tests.support.submitted import OPTIONS, packed, small_run
@@ -131,8 +131,8 @@ def test_members_drawn_after_submission_are_repeated(
     assert [len(figure["repeated"]) for figure in (speed, quality)] == [2, 2]
     # The same seed, bootstrap and machine give the same member.
     assert quality["repeated"] == pytest.approx(quality["claimed"])
-    record = read_confirmation(path, "rerun")
-    assert record is not None and str(recorded.seed) in record.statement
+    record = run_folder.read(Confirmation, confirmation_path(path, "rerun"))
+    assert str(recorded.seed) in record.statement
     again = start(*words, "--json")
     again.wait()
     assert json.loads(again.out)["replication"]["chosen"] == judged["chosen"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import transformer_checks
-from tests.support.commands import SOURCE
+from tests.support.torchrun import run_ranks
 
 pytestmark = pytest.mark.timeout(600)
 EXACT = 1e-10
@@ -18,19 +15,8 @@ EXACT = 1e-10
 
 @pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_every_mode_of_the_transformer_equals_a_single_process(world: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone",
-         f"--nproc-per-node={world}", transformer_checks.__file__, str(tmp_path)],
-        env={"PYTHONPATH": f"{SOURCE}:{SOURCE.parent}", "OMP_NUM_THREADS": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=580,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
-    lines = (line[6:] for line in done.stdout.splitlines() if line.startswith("FOUND "))
-    results = {result["mode"]: result for result in map(json.loads, lines)}
+    reported = run_ranks(transformer_checks.__file__, tmp_path, ranks=world, timeout=580)
+    results = {result["mode"]: result for result in reported}
     assert results.keys() == transformer_checks.MODES[world].keys()
     for mode, result in results.items():
         off = {name: result[name] for name in ("gradients", "weights", "scores")}

@@ -14,6 +14,7 @@ from ai500.automl.score import timed_search
 from ai500.core import events
 from ai500.core.atomic import write_text
 from ai500.core.errors import InputError
+from ai500.core.shell import quoted
 from ai500.core.units import human_seconds
 from ai500.records import Plan
 from ai500.records.run_folder import RunFolder, TrialFolder
@@ -54,7 +55,7 @@ def _seconds_searched(run: RunFolder, plan: Plan, trial: int) -> float:
             key="workload",
             value=plan.workload,
             path=run.path,
-            remedy=f"Stop it with: ai500 cancel {run.path}",
+            remedy=f"Stop it with: ai500 cancel {quoted(run.path)}",
         )
     recorded = [event for event in events.read(run.events) if event.get("trial") == trial]
     return timed_search(History(run.trial(trial).members), recorded).search.seconds

@@ -14,7 +14,7 @@ from ai500.automl.sections import search_report
 from ai500.bagging.member_views import DetailsReader
 from ai500.config import AutomlConfig, Config
 from ai500.core.errors import EnvironmentLacksError, setting_error
-from ai500.core.events import Event
+from ai500.core.events import Event, EventLog
 from ai500.data.store import Store
 from ai500.meters.log import read_meters
 from ai500.metrics.trials import kept_trials, mean_of_trials, variation
@@ -40,6 +40,7 @@ class ArchitectureSearch:
     member_noun = "worker"
     activity = "searching architectures"
     aggregation = "reading the workers' histories and scoring"
+    trains_class_model = False
     entry_point = "ai500.automl.worker:run"
     member_files: Sequence[str] = (HISTORY_FILE,)
     rules: Sequence[Rule] = SEARCH_RULES
@@ -66,6 +67,9 @@ class ArchitectureSearch:
             estimated_seconds=plan.waves * search.minutes * 60 * plan.trials,
             estimate_basis="each worker searches for its time",
         )
+
+    def recover(self, run: RunFolder, plan: Plan, *, trial: int, log: EventLog) -> None:
+        """Do nothing: each worker resumes from its history."""
 
     def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads rounds and models from the workers' histories."""
@@ -114,7 +118,7 @@ def planned_search(plan: Plan, config: Config) -> Search:
             remedy='Choose problem_class = "smoke".',
         )
     search = dataclasses.replace(reference, **_changes(config.automl, reference.initial))
-    for key, value, problem, remedy in _mistakes(config, search, hyper):
+    for key, value, problem, remedy in (*_own(plan, config), *_mistakes(config, search, hyper)):
         raise setting_error(key, value, problem, remedy)
     largest = max(search.batch_sizes) * hyper.accumulation * plan.parallel_degree
     if largest > problem_class.train_samples:
@@ -134,6 +138,16 @@ def _changes(settings: AutomlConfig, initial: InitialNetwork) -> dict[str, Any]:
     if version is not None:
         values["initial"] = dataclasses.replace(initial, version=version)
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _own(plan: Plan, config: Config) -> Iterator[tuple[str, object, str, str]]:
+    """Yield key, value, problem and remedy of every class and part of the user's own."""
+    if (name := config.custom_class.name) is not None:
+        yield "custom_class.name", name, "a search has registered classes only.", "Leave it out."
+    for part in plan.own_code.parts:
+        problem = "no effect with a search: it replaces parts of an ensemble's training."
+        value = getattr(plan.own_code, part)
+        yield f"free_level.{part}", value, problem, "Leave [free_level] out."
 
 
 def _mistakes(

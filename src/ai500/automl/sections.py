@@ -40,9 +40,9 @@ from ai500.report.section import (
 from ai500.report.summary import hardware, score_section, which_trials
 
 MOVES_SHOWN = 60
-"""Characters of a model's changes in the table."""
+"""Maximum length of a model's list of changes in the table, in characters."""
 POINTS = 240
-"""Points of a curve over time."""
+"""Number of points of a curve over time."""
 RATE_WINDOWS = 40
 """Windows that the search is divided into for the momentary rate."""
 SCORE_ROWS_SHOWN = 10

@@ -19,6 +19,7 @@ from ai500.bagging.member_views import SUSPENDED, Collector, DetailsReader, Memb
 from ai500.config import Config
 from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
+from ai500.core.heartbeat import turn_of
 from ai500.core.reading import read_tail
 from ai500.core.units import human_seconds
 from ai500.jobs.outage import Answer, Outage, ask_patiently
@@ -29,6 +30,7 @@ from ai500.jobs.schedulers import (
     JobStatus,
     Scheduler,
     SchedulerUnavailableError,
+    StartsEarly,
 )
 from ai500.jobs.trial_jobs import job_spec, known_jobs, python_of
 from ai500.records import JobRecord, Plan, Task, WorkerExit, run_folder
@@ -39,6 +41,9 @@ from ai500.workloads.protocol import sample_noun
 LOG_TAIL_LINES = 15
 LATE_LOG_SECONDS = 60  # NFS caches a file's size for as long, unless it is mounted otherwise
 TORCHRUN_MARK = "torch/distributed/elastic/"
+PREPARATION_FACTOR = 3.0
+"""Longest preparation beside a member that trains, in that of a member alone: both share the cores,
+and what is too early costs memory only."""
 MAX_SAVE_FRACTION = 0.05
 """Largest fraction of the controller's time that goes into writing jobs.json."""
 
@@ -272,6 +277,7 @@ class JobController:
         self._collector.collect(self.views, turn)
         if self._reports is not None and not self._take_reports(self._reports, turn):
             return
+        self._announce_ends(turn)
         if any(0 < self.views[m].epochs <= self.views[m].epoch for m in running):
             self._query_seconds = self._poll_seconds  # trained: its job is about to end
         now = time.monotonic()
@@ -283,6 +289,22 @@ class JobController:
         self._query_seconds = (
             self._poll_seconds if changed else min(slowest, 1.2 * self._query_seconds)
         )
+
+    def _announce_ends(self, running: Sequence[int]) -> None:
+        """Let the scheduler start the next members while these still train."""
+        if not isinstance(self._scheduler, StartsEarly):
+            return
+        preparations = [
+            seconds
+            for view in self.views.values()
+            if (seconds := view.preparation_seconds) is not None
+        ]
+        if preparations:
+            # The shortest: that of a member that waited for its slots is longer.
+            lead = PREPARATION_FACTOR * min(preparations)
+            soon = [m for m in running if (left := self.views[m].seconds_left) is not None
+                    and left <= lead]  # fmt: skip
+            self._scheduler.end_soon([self._jobs[member].id for member in soon])
 
     def _query(self) -> bool:
         """Query the states of all jobs in one call. Return True if any changed."""
@@ -358,9 +380,7 @@ class JobController:
         if state in ("failed", "lost"):
             job = replace(job, cause=self._cause(member, job, status))
         if state == "done":
-            with contextlib.suppress(OSError):
-                for file in self._trial.member(member).of_running:
-                    file.unlink(missing_ok=True)
+            _remove_files_of_running(self._trial.member(member))
         self._record(member, job, status)
 
     def _cause(self, member: int, job: JobRecord, status: JobStatus) -> ExitCause | None:
@@ -436,6 +456,8 @@ class JobController:
     def _record(self, member: int, job: JobRecord, status: JobStatus | None = None) -> None:
         self._jobs[member] = job
         self._unsaved = True
+        if job.state == "running" and self.views[member].state != "running":
+            self.views[member].launched = time.time()
         self.views[member].state = job.state
         self.views[member].reason = job.end or (status.reason if status else None)
 
@@ -455,6 +477,19 @@ class JobController:
             and time.monotonic() - self._saved >= self._save_seconds / MAX_SAVE_FRACTION
         ):
             self._save()
+
+
+def _remove_files_of_running(folder: MemberFolder) -> None:
+    """Remove the files of a running member that has ended.
+
+    Once a copy has waited for the lock, a worker that it replaced may sleep: it learns from the
+    lock that it was replaced, and would train on without.
+    """
+    kept = folder.lock if turn_of(folder.lock).exists() else None
+    with contextlib.suppress(OSError):
+        for file in folder.of_running:
+            if file != kept:
+                file.unlink(missing_ok=True)
 
 
 def log_tail(folder: MemberFolder, *, lines: int = LOG_TAIL_LINES) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ai500.core.errors import DataError
+from ai500.core.reading import file_sha256
+from ai500.core.shell import quoted
 from ai500.data.bootstrap import Counts
-from ai500.data.packed_store import file_sha256
 from ai500.records import TrainRecord
 from ai500.records.run_folder import MemberFolder
 from ai500.workloads.member_predictions import Voters, all_finite
@@ -76,7 +77,8 @@ class FinishedMember:
             key=path.name,
             value=value,
             path=path,
-            remedy=f"To repeat this member: rm {self.folder.record} && ai500 resume {self.run}",
+            remedy=f"To repeat this member: rm {quoted(self.folder.record)} && "
+            f"ai500 resume {quoted(self.run)}",
         )
 
     def _verify(self, path: Path, sha256: str | None, *, rows: int) -> None:
@@ -84,7 +86,11 @@ class FinishedMember:
             raise self.error(path, "is missing.")
         if sha256 is None:
             raise self.error(path, "can't be verified: the member's record has no SHA-256 of it.")
-        if (actual := file_sha256(path)) != sha256:
+        try:
+            actual = file_sha256(path)
+        except OSError as error:
+            raise self.error(path, f"can't be read: {error.strerror}.") from error
+        if actual != sha256:
             raise self.error(
                 path, f"has SHA-256 {actual}, the member recorded {sha256}.", value=actual
             )

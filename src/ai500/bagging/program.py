@@ -14,6 +14,7 @@ from functools import partial
 from statistics import fmean
 
 from ai500.bagging.aggregate import aggregate, illustrate
+from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.predictions import FinishedMember
 from ai500.bagging.script_result import script_result
@@ -54,10 +55,12 @@ class Ensemble:
     member_noun = "member"
     activity = "training the ensemble"
     aggregation = "aggregating predictions and scoring"
+    trains_class_model = True
     entry_point = "ai500.train.member_process:run"
     member_files: Sequence[str] = ()
     rules: Sequence[Rule] = ENSEMBLE_RULES
     facts = staticmethod(ensemble_facts)
+    recover = staticmethod(recover_logs)
     report = staticmethod(ensemble_report)
     score_run = staticmethod(trials.mean_of_trials)
 

@@ -19,6 +19,7 @@ from ai500.cli.terminal import Row, console, print_json, rows
 from ai500.core.units import human_bytes
 from ai500.data.store import cache_folder
 from ai500.frameworks.interpreted import installed_interpreter
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.projection.simulator import simgrid_python
 
 Need = Literal["required", "optional"]
@@ -34,9 +35,10 @@ PACKAGES: tuple[tuple[str, Need, str, str], ...] = (
     ("pandas", "optional", "data frames of the Python API", "pip install pandas"),
     ("cryptography", "optional", "signing submissions", "pip install cryptography"),
     ("simgrid", "optional", "ai500 project", "apt install python3-simgrid, on Debian"),
-    ("jax", "optional", "--set framework.kind=jax", "pip install jax"),
-    ("tensorflow", "optional", "--set framework.kind=tensorflow", "pip install tensorflow"),
-    ("mindspore", "optional", "--set framework.kind=mindspore", "pip install mindspore"),
+    *(
+        (name, "optional", f"--set framework.kind={name}", f"pip install {name}")
+        for name in OTHER_FRAMEWORKS
+    ),
 )
 """Distribution, whether every run needs it, what it is for, how to get it."""
 PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
@@ -115,10 +117,10 @@ def _accelerator() -> Check:
         "AMD": [*Path("/dev").glob("kfd")],
         "Intel": [*Path("/dev/accel").glob("accel*")],
     }
-    found = [f"{vendor}: {len(files)}" for vendor, files in devices.items() if files]
+    present = [f"{vendor}: {len(files)}" for vendor, files in devices.items() if files]
     return Check(
-        "accelerator", "optional", bool(found),
-        ", ".join(found) or "none, so slots of the CPU stand in",
+        "accelerator", "optional", bool(present),
+        ", ".join(present) or "none, so slots of the CPU stand in",
         "run on a machine with a GPU whose driver is installed",
     )  # fmt: skip
 

@@ -30,6 +30,10 @@ class PlainCommand(TyperCommand):
         super().__init__(*arguments, **settings)
         self.params = [*self.params, *verbosity_options()]
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, each with the parser that it needs."""
+        return [with_plain_parser(parameter) for parameter in super().get_params(ctx)]
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: arguments in brackets may be left out."""
         arguments = [part for part in self.get_params(ctx) if part.param_type_name == "argument"]
@@ -47,6 +51,10 @@ class CommandGroup(TyperGroup):
         super().__init__(**settings)
         self.commands: dict[str, Any] = _LazyCommands.fromkeys(COMMANDS)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, each with the parser that it needs."""
+        return [with_plain_parser(parameter) for parameter in super().get_params(ctx)]
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import the command of that name; None: there is none."""
         return self.commands.get(cmd_name)
@@ -57,6 +65,40 @@ class CommandGroup(TyperGroup):
             with formatter.section(heading):
                 formatter.write_dl([(entry.name, entry.summary) for entry in entries])
         write_parameters(self.get_params(ctx), formatter)
+
+
+class PlainParser:
+    """Parser of a parameter that takes any text, any path, or no value."""
+
+    def __init__(self, kind: type[bool] | type[str] | type[Path]) -> None:
+        self._kind = kind
+
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
+        """Return the value; None: the parameter was left out. Reading it reports what is wrong."""
+        return None if value is None else self._kind(value)
+
+
+def with_plain_parser(parameter: Any) -> Any:
+    """Give a parameter without checks of its own a parser that needs no pydantic.
+
+    Typer imports pydantic to parse even an option that was left out: half the time of `status`.
+    """
+    # These are attributes of typer 0.29; another version parses as it does.
+    described = getattr(parameter, "type_descriptor", None)
+    if described is None or getattr(parameter, "_runtime_param", described) is not None:
+        return parameter
+    settings = described.parameter_info
+    checks = ("exists", "writable", "resolve_path", "allow_dash", "parser")
+    is_plain = (
+        parameter.nargs == 1
+        and not parameter.multiple
+        and settings.file_okay
+        and settings.dir_okay
+        and not any(getattr(settings, name, None) for name in checks)
+    )
+    if is_plain and described.annotation in (bool, str, Path):
+        parameter._runtime_param = PlainParser(described.annotation)
+    return parameter
 
 
 class SubcommandGroup(TyperGroup):

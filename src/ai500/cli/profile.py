@@ -21,6 +21,7 @@ from ai500.config import Config
 from ai500.core.errors import InputError, RunFolderError
 from ai500.core.interrupts import as_interrupt
 from ai500.core.schema import check_known
+from ai500.core.shell import quoted
 from ai500.pipeline.scoring import write_report
 from ai500.profile import session
 from ai500.profile.categories import CATEGORIES
@@ -112,7 +113,7 @@ def _config_of(path: Path, selected: ConfigOptions) -> Config:
             f"{path} is being run by {owner}: run and profile would slow each other down.",
             path=path,
             value=owner,
-            remedy=f"Wait for it, or end it with `ai500 cancel {path}`.",
+            remedy=f"Wait for it, or end it with `ai500 cancel {quoted(path)}`.",
         )
     return configuration.load(run.config, overrides=selected.overrides())
 

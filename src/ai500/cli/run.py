@@ -28,6 +28,7 @@ from ai500.cli.verbosity import is_quiet
 from ai500.core.atomic import write_text
 from ai500.core.errors import EnvironmentLacksError, InputError
 from ai500.core.interrupts import as_disconnection, as_interrupt
+from ai500.core.shell import quoted
 from ai500.jobs import trial_jobs
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.operations.count import convention_named
@@ -139,7 +140,7 @@ def cancel(path: RunPath, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"run": str(path), "was_running": was_running})
     elif was_running:
-        print(f"cancelled; to continue: ai500 resume {path}")
+        print(f"cancelled; to continue: ai500 resume {quoted(path)}")
     else:
         print(f"{path} is not running")
 
@@ -169,7 +170,7 @@ def finish(
     if as_json:
         print_json({"run": str(path), "trial": number, "was_running": running})
     elif running:
-        print(f"trial {number} of {path} ends with a score; `ai500 status {path}` shows it")
+        print(f"trial {number} of {path} ends with a score; `ai500 status {quoted(path)}` shows it")
     else:
         print(f"{path} is not running")
 
@@ -245,10 +246,10 @@ def report(
     """
     folder = chosen_run(path)
     with run_folder.explaining_contradictions(folder.path):
-        scoring.score_run(folder)
+        evidence = scoring.scored_evidence(folder)
         profile_page.write_report_section(folder)
         roofline_page.write_report_section(folder)
-        write_report(folder)
+        write_report(folder, evidence)
     print_report_path(folder.report, as_json=as_json)
     if show and not webbrowser.open(folder.report.resolve().as_uri()):
         raise EnvironmentLacksError(

@@ -19,6 +19,7 @@ from ai500.cli.terminal import console, members_table, print_json, run_bar, tota
 from ai500.core import events
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.schema import encode
+from ai500.core.shell import quoted
 from ai500.jobs.schedulers import ACTIVE, load_scheduler
 from ai500.metrics.node_health import Sign, trial_signs
 from ai500.records import JobRecord, Plan, run_folder
@@ -26,9 +27,9 @@ from ai500.records.run_folder import RunFolder
 from ai500.records.worker_exit import exit_remedy
 
 FOLLOW_SECONDS, LOG_SECONDS = 1.0, 10.0
-"""Time between two looks at a run: on a terminal, and in a log file."""
+"""Seconds between two reads of the run folder: on a terminal, and in a log file."""
 PAUSE_PER_LOOK = 4.0
-"""Least pause after a look, in multiples of the time that it took."""
+"""Least pause after a read, in multiples of the time that it took."""
 MAX_METER_BYTES = 256 << 20
 """Size of a trial's meter logs above which their signs are left to the report."""
 
@@ -135,7 +136,7 @@ def _advice(folder: RunFolder, number: int, views: Sequence[MemberView]) -> list
     jobs = run_folder.read_all(JobRecord, folder.trial(number).jobs) if failed else []
     causes = {job.cause for job in jobs if job.member in failed}
     remedies = {exit_remedy(cause, run=run) for cause in causes} - {exit_remedy(None, run=run)}
-    return sorted(remedies) or [f"to continue: ai500 resume {run}"]
+    return sorted(remedies) or [f"to continue: ai500 resume {quoted(run)}"]
 
 
 def _outage(folder: RunFolder, number: int) -> dict[str, Any] | None:

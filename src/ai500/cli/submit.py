@@ -21,6 +21,7 @@ from ai500.core.reading import read_text
 from ai500.core.units import human_bytes, human_si
 from ai500.pipeline import scoring
 from ai500.pipeline import stages as pipeline
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.report.formats import vflops
@@ -289,7 +290,7 @@ def _repeat_members(
 ) -> MemberReplication:  # fmt: skip
     """Repeat members that a new seed chooses; compare them, and write the result."""
     plan = run_folder.read(Plan, submission.run.plan)
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         raise InputError("--members: a search has no members of its own.", key="--members")
     member_rerun.choose(plan, count=count, seed=0)  # refuses a number before a folder is made
     with contradictions_as_errors(submission.path.name):

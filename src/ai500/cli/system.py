@@ -43,7 +43,7 @@ def system(
     Example: ai500 system --set 'system.notes.network="fat tree, 2:1"'
     """
     if run is not None:
-        nodes, notes = _of_run(run)
+        nodes, notes = _recorded_nodes(run)
     else:
         config = selected.load()
         notes = config.system.notes
@@ -58,7 +58,7 @@ def system(
     show(nodes, notes)
 
 
-def _of_run(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
+def _recorded_nodes(path: Path) -> tuple[list[NodeDescription], dict[str, str]]:
     folder = RunFolder.open(path)
     nodes = local_node.recorded_nodes(folder)
     if not nodes:

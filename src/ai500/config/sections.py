@@ -361,10 +361,10 @@ class SchedulerConfig:
     follow: Literal["queries", "events"] = option(
         "queries",
         "queries: ask the scheduler for the jobs' states; events: members report in the run "
-        "folder, and the scheduler is asked when one is overdue",
+        "folder, and the scheduler is queried when one is overdue",
     )
     overdue_minutes: float = option(
-        10.0, "follow = events: silence after which the scheduler is asked", more_than=0
+        10.0, "follow = events: silence after which the scheduler is queried", more_than=0
     )
 
 

@@ -7,7 +7,6 @@ import errno
 import io
 import json
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +75,7 @@ def write_parts(
     """
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is not a file: it can't be replaced by one.", path=path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     with explaining_write_errors(path):
         try:
             with temporary.open("xb") as file:

@@ -10,6 +10,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from ai500.core.events import Event
 
@@ -29,6 +30,9 @@ class Measurement:
     offset_seconds: float
     uncertainty_seconds: float
     reference: str
+
+
+_WALL = attrgetter("wall")
 
 
 class Clocks:
@@ -82,21 +86,28 @@ class Clocks:
 
     def nearest(self, event: Event) -> Measurement | None:
         """Return the measurement of the event's host nearest in time; None without any."""
-        measurements = self._measurements.get(host_of(event), [])
-        position = bisect(measurements, event["wall"], key=lambda measurement: measurement.wall)
-        return min(
-            measurements[max(0, position - 1) : position + 1],
-            key=lambda measurement: abs(measurement.wall - event["wall"]),
-            default=None,
-        )
+        measurements = self._measurements.get(host_of(event)) if self._measurements else None
+        if not measurements:
+            return None
+        wall = event["wall"]
+        later = bisect(measurements, wall, key=_WALL)
+        if later in (0, len(measurements)):
+            return measurements[max(0, later - 1)]
+        before, after = measurements[later - 1 : later + 1]
+        return before if wall - before.wall <= after.wall - wall else after
 
     def corrected(self, event: Event) -> Event:
         """Return the event with its wall time on the first reference's clock."""
-        nearest = self.nearest(event)
-        if nearest is None:
-            return event
+        wall = self.corrected_wall(event)
+        return event if wall == event["wall"] else {**event, "wall": wall}
+
+    def corrected_wall(self, event: Event) -> float:
+        """Return the event's wall time on the first reference's clock."""
+        wall: float = event["wall"]
+        if (nearest := self.nearest(event)) is None:
+            return wall
         reference, _ = self._references.get(nearest.reference, (0.0, 0.0))
-        return {**event, "wall": event["wall"] - nearest.offset_seconds - reference}
+        return wall - nearest.offset_seconds - reference
 
     def largest_offset(self) -> float | None:
         """Return the largest measured offset in seconds; None without a measurement."""

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -31,6 +30,7 @@ from ai500.core.reading import (
     require_regular,
 )
 from ai500.core.schema import MAX_INTEGER
+from ai500.core.shell import quoted
 
 Event = dict[str, Any]
 
@@ -66,7 +66,7 @@ _PLAIN_TYPES: dict[str, Any] = {
 }  # fmt: skip
 """Types that nearly all values have: a long log takes half the time to check."""
 REPEATED = ("event", "host", "boot", "optimizer_sha256")
-"""Fields whose values are few: the reader keeps each once."""
+"""Fields with few distinct values: the reader keeps one object per value."""
 
 
 @cache
@@ -74,7 +74,9 @@ def boot_id() -> str:
     """Return the id of this boot: monotonic clocks are comparable within one boot only."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    with contextlib.suppress(OSError, subprocess.SubprocessError):  # macOS
+    import subprocess  # macOS; slow to import where it is not needed
+
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
         words = ["sysctl", "-n", "kern.bootsessionuuid"]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
     return ""
@@ -214,8 +216,17 @@ def _malformed(path: Path, line: int, key: str, problem: str, value: object) -> 
         key=key,
         value=value,
         path=path,
-        remedy="Restore the file from a backup, or start a new run.",
+        remedy=remedy(path),
     )
+
+
+def remedy(path: Path) -> str:
+    """Return what mends a damaged log: `resume` collects a lost one's events from the others."""
+    run = next((folder for folder in path.parents if (folder / "run.json").exists()), None)
+    if run is None:
+        return "Restore the file from a backup, or start a new run."
+    aside = f"mv {quoted(path)} {quoted(f'{path}.damaged')}"
+    return f"To restore it from the other logs: {aside} && ai500 resume {quoted(run)}"
 
 
 def _unreadable(path: Path, line: int, problem: str) -> RunFolderError:
@@ -223,7 +234,7 @@ def _unreadable(path: Path, line: int, problem: str) -> RunFolderError:
         f"{path}, line {line}: {problem}.",
         value=line,
         path=path,
-        remedy="Restore the file from a backup, or start a new run.",
+        remedy=remedy(path),
     )
 
 

@@ -102,7 +102,10 @@ def claim(path: Path) -> bool:
     The first of several copies that wait has it; the others wait for its worker.
     """
     try:
-        with path.open("r+b") as file:
+        # A copy that saw silence may replace the lock at the moment in which it is released.
+        with path.open("r+b") as file, turn_of(path).open("ab") as turn:
+            if not _locked(turn):
+                return False
             holder = _holder(file, path)
             if holder is None and path.read_bytes() != attempt_name():
                 file.truncate(0)
@@ -114,11 +117,7 @@ def claim(path: Path) -> bool:
 
 def _holder(file: BinaryIO, path: Path) -> bytes | None:
     """Lock the file; return the other attempt that holds or has claimed it, None: no other."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_free = True
-    except BlockingIOError:
-        is_free = False
+    is_free = _locked(file)
     text = path.read_bytes()
     # Rank 0 of this attempt may be ahead of this node, and waits for it.
     if text.removeprefix(CLAIM) == attempt_name():
@@ -126,26 +125,45 @@ def _holder(file: BinaryIO, path: Path) -> bytes | None:
     return None if is_free and not text.startswith(CLAIM) else text
 
 
+def _locked(file: BinaryIO) -> bool:
+    """Lock the file; return False if another process has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def turn_of(path: Path) -> Path:
+    """Return the file whose lock lets one copy at a time claim or replace a member's lock.
+
+    It exists once a copy has waited, and so another worker may live.
+    """
+    return path.with_name(f"{path.name}.turn")
+
+
+def replaced_by(path: Path) -> Path:
+    """Return the name that a member's replaced lock keeps."""
+    return path.with_name(f"{path.name}.replaced")
+
+
 def _take_over(path: Path, *, silent: _State) -> bool:
     """Replace a silent lock by one that this attempt has claimed; False: another copy did.
 
-    The copies replace it one at a time, and only the very lock that was silent. On a full disk none
-    can: the wait ends, and the worker reports it.
+    Copies take turns, and replace the lock only if it is still the silent one. On a full disk no
+    copy can replace it; the worker then stops waiting and reports the error.
     """
-    turn = path.with_name(f"{path.name}.turn")
     claimed = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}")
     try:
-        with turn.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _state_of(path) != silent:
+        with turn_of(path).open("ab") as turn:
+            if not _locked(turn) or _state_of(path) != silent:
                 return False
             claimed.write_bytes(CLAIM + attempt_name())
             # The old worker's file keeps a name: without one a network file system would only say
             # that it is stale, and the worker would not learn that it was replaced.
-            replaced = path.with_name(f"{path.name}.replaced")
             with contextlib.suppress(OSError):  # some file systems have no hard links
-                replaced.unlink(missing_ok=True)
-                replaced.hardlink_to(path)
+                replaced_by(path).unlink(missing_ok=True)
+                replaced_by(path).hardlink_to(path)
             claimed.replace(path)
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -42,6 +42,23 @@ def children_of(process: int) -> list[int]:
     ]
 
 
+def resident_bytes(process: int) -> int | None:
+    """Return the memory of a process and its descendants; None: not known.
+
+    Pages that they share (libraries) count for each.
+    """
+    children: dict[int, list[int]] = {}
+    for stat in _PROCESSES.glob("[0-9]*/stat"):
+        if (parent := _parent(stat)) is not None:
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    pages, waiting = 0, [process]
+    while waiting:
+        waiting += children.get(current := waiting.pop(), [])
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end meanwhile
+            pages += int((_PROCESSES / str(current) / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") or None
+
+
 def is_descendant(process: int, *, of: int) -> bool:
     """Return True if a process, or a living ancestor of it, is a child of process `of`."""
     ancestor = parent_of(process)

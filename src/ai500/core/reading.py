@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import math
 import os
 import re
 import stat
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +32,8 @@ MAX_TEXT_BYTES = 16 << 20
 MAX_TOML_BYTES = 256 << 10
 # `a.a.a = 1` with n dots takes 4 n² bytes in tomllib: this many per line bound it to 128 MiB.
 MAX_DOTS_PER_LINE = 256
+# Files that are hashed may be larger than memory.
+HASH_BLOCK_BYTES = 4 << 20
 # A value takes up to 40 times the memory of its bytes in the file.
 MAX_VALUES = 4_000_000
 # The line of a search's aggregate, and a sample of 100,000 meters, stay below it.
@@ -112,6 +114,25 @@ def read_bytes(path: Path, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
         size = max(len(data), path.stat().st_size)
         raise InputError(f"{path} has {size} bytes, more than {limit}.", path=path, value=size)
     return data
+
+
+def file_sha256(
+    path: Path, on_bytes: Callable[[int], None] | None = None, *, limit: float = math.inf
+) -> str:
+    """Compute the SHA-256 of a regular file; `on_bytes` receives the size of each block read.
+
+    A file of more than `limit` bytes is an InputError, also one of no size that never ends.
+    """
+    digest, count = hashlib.sha256(), 0
+    with open_regular(path) as file:
+        while block := file.read(HASH_BLOCK_BYTES):
+            digest.update(block)
+            count += len(block)
+            if max(count, os.fstat(file.fileno()).st_size) > limit:
+                raise InputError(f"{path} has more than {limit} bytes.", path=path)
+            if on_bytes:
+                on_bytes(len(block))
+    return digest.hexdigest()
 
 
 def read_text(path: Path, *, limit: int = MAX_TEXT_BYTES) -> str:
@@ -196,6 +217,8 @@ def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML; raise TOMLDecodeError if it is not TOML, UnsafeTextError if it is refused."""
+    import tomllib  # here: commands that only read a run's records start without it
+
     if len(text) > MAX_TOML_BYTES:
         raise UnsafeTextError(f"it has {len(text)} characters, more than {MAX_TOML_BYTES}")
     for number, line in enumerate(text.split("\n"), 1):

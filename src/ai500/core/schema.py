@@ -161,7 +161,7 @@ def _decode_record(kind: Any, value: Any, at: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Field:
-    """How to decode a field of a record."""
+    """Decoder of a record's field."""
 
     decoder: Decoder
     is_required: bool

@@ -17,7 +17,7 @@ from ai500.records.problem import ProblemClass
 
 
 class SampleSource(Protocol):
-    """Samples that are computed by their numbers."""
+    """Source of samples that are computed from their indices."""
 
     @property
     def fields(self) -> tuple[Field, ...]:

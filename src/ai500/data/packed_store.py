@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ai500.core import schema
 from ai500.core.errors import DataError, InputError
-from ai500.core.reading import read_json
+from ai500.core.reading import file_sha256, read_json
 from ai500.data.climate.packed_frames import frame_problems
 from ai500.data.columns import Column
 from ai500.data.gather import Empty, gather, gather_spans
@@ -52,7 +52,6 @@ from ai500.records.problem import ProblemClass
 
 FORMAT = "ai500 store 2"
 MANIFEST = "manifest.json"
-HASH_BLOCK_BYTES = 1 << 22
 CHECK_BLOCK_BYTES = 1 << 24
 COPY_AGAIN = "Make or copy the store again."
 
@@ -261,7 +260,7 @@ class PackedStore:
                 progress(done, total)
 
         for column in self.columns():
-            sha256 = file_sha256(column.path, count)
+            sha256 = hash_column(column, count)
             expected = self.file_sha256[column.path.name]
             if sha256 != expected:
                 raise data_error(
@@ -395,15 +394,9 @@ def _check_size(column: Column) -> None:
         )
 
 
-def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """Compute the SHA-256 of a file, block by block."""
-    digest = hashlib.sha256()
+def hash_column(column: Column, on_bytes: Callable[[int], None] | None = None) -> str:
+    """Compute the SHA-256 of a column's file; one that can't be read is a DataError."""
     try:
-        with path.open("rb") as file:
-            while block := file.read(HASH_BLOCK_BYTES):
-                digest.update(block)
-                if on_bytes:
-                    on_bytes(len(block))
+        return file_sha256(column.path, on_bytes)
     except OSError as error:
-        raise data_error(path, f"cannot read this file: {error.strerror}.") from error
-    return digest.hexdigest()
+        raise data_error(column.path, f"cannot read this file: {error.strerror}.") from error

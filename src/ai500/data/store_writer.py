@@ -26,7 +26,7 @@ from ai500.data.packed_store import (
     MANIFEST,
     PackedSplit,
     PackedStore,
-    file_sha256,
+    hash_column,
     identity,
     manifest_body,
 )
@@ -228,7 +228,7 @@ class StoreWriter:
             splits[name] = self._finished(name, journal)
             for column in splits[name].columns:
                 column.finish()
-                hashes[column.path.name] = file_sha256(column.path)
+                hashes[column.path.name] = hash_column(column)
         plan = self.plan
         body = manifest_body(
             plan.name,

@@ -110,14 +110,14 @@ def check_framework(folder: MemberFolder, *, framework: str) -> None:
     """
     for file in checkpoint_file.generations(folder.checkpoint):
         if framework != "pytorch" and file.exists():
-            raise _of_another(file, "pytorch", framework)
+            raise _foreign_checkpoint_error(file, "pytorch", framework)
     for file in checkpoint_file.generations(folder.array_checkpoint):
         owner = checkpoint_file.stated_owner(file)
         if owner is not None and owner.get("framework") != framework:
-            raise _of_another(file, owner.get("framework"), framework)
+            raise _foreign_checkpoint_error(file, owner.get("framework"), framework)
 
 
-def _of_another(path: Path, other: object, framework: str) -> DataError:
+def _foreign_checkpoint_error(path: Path, other: object, framework: str) -> DataError:
     return DataError(
         f"{path} is a checkpoint of framework {other!r}, this run has {framework!r}.",
         key="framework.kind",

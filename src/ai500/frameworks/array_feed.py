@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +16,9 @@ from ai500.records.fields import target_names
 from ai500.train.batch_order import augmentation_draws, rank_indices
 from ai500.train.evaluation_batch import evaluation_batch_size
 from ai500.train.generated_samples import generated_samples
+from ai500.train.read_ahead import read_ahead
 
-READ_AHEAD = 2  # batches that are read, and on their way to the device, while a step runs
+QUEUED_BATCHES = 2  # batches that are read, and on their way to the device, while a step runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class ArrayFeed:
         """Yield the epoch's placed batches from `first_step` on."""
         steps = range(first_step, len(order) // self.global_batch_size)
         batches = (self._batch(epoch, order, step) for step in steps)
-        return read_ahead(batches) if self.reads_ahead else batches
+        return read_ahead(batches, queued=QUEUED_BATCHES) if self.reads_ahead else batches
 
     def warm_up_batch(self) -> Any:
         """Place a generated batch: no sample is read before the timed window [D18]."""
@@ -65,42 +64,6 @@ class ArrayFeed:
         )  # fmt: skip
         share = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         return self.backend.place(self.samples.rows(indices), draws[share])
-
-
-def read_ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the batches in order while a thread makes the next ones; it raises their errors."""
-    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(READ_AHEAD)
-    stopped = threading.Event()
-    end = object()
-
-    def read() -> None:
-        try:
-            for batch in batches:
-                ready.put((batch, None))
-                if stopped.is_set():
-                    return
-            ready.put((end, None))
-        except BaseException as error:  # handed to the training thread, which raises it
-            ready.put((end, error))
-
-    thread = threading.Thread(target=read, name="ai500-read-ahead", daemon=True)
-    thread.start()
-    try:
-        while True:
-            batch, error = ready.get()
-            if error is not None:
-                raise error
-            if batch is end:
-                return
-            yield batch
-    finally:
-        stopped.set()
-        # The thread may be blocked on a full queue: drain it until the thread ends.
-        while thread.is_alive():
-            try:
-                ready.get(timeout=0.05)
-            except queue.Empty:
-                continue
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ class ArrayMember:
     operations: Operations | None = None
     """Operations of the framework's graph, counted by rank 0 before training."""
     other_conventions: tuple[Operations, ...] = ()
+    """The same by the conventions that are not the score's [D20]."""
     graph: bytes | None = None
     """File of the graph whose operations were counted; None on other ranks than 0."""
-    """The same by the conventions that are not the score's [D20]."""
     on_ready: Callable[[], None] = lambda: None
     on_step: Callable[[Position], None] = lambda _: None
     on_epoch: Callable[[int], bool] = lambda _: False
@@ -209,7 +209,12 @@ def run(task: Task, *, rank: Rank, device: str, threads: int | None, stop: StopR
             member.backend.broadcast(0)
 
         window = timed_window(
-            task, rank=rank, meters=meters, emit=member.emit, synchronize=synchronize
+            task,
+            rank=rank,
+            meters=meters,
+            emit=member.emit,
+            synchronize=synchronize,
+            stopped=stop,
         )
         with window as member.on_ready:
             train(member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from ai500.frameworks.backend import Setting
 
@@ -32,3 +33,5 @@ def start(setting: Setting, *, precision: str) -> None:
             process_id=rank.rank,
             local_device_ids=[int(index or 0)] if kind != "cpu" else None,
         )
+        # JAX's coordination took over SIGTERM: take it back, or no rank would write a checkpoint.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))

@@ -267,24 +267,28 @@ class TrainingStep(nn.Cell):
 
 def trace_model(model: ResNet, shape: tuple[int, ...], *, dtype: str = "float32") -> Trace:
     """Trace the training forward pass of a model on inputs N×C×H×W; compiles, runs nothing."""
-    from mindspore.graph.api import _cell_graph_executor
-    from mindspore.train.mind_ir_pb2 import ModelProto
-
     declared = parameters(model)
     weights = {p.name: _parameter(p.name, np.zeros(p.shape, np.float32)) for p in declared}
     cell = TrainingForward(Network(model, weights))
     cell.set_train()
-    inputs = mindspore.Tensor(np.zeros(shape, dtype))
-    # `mindspore.export` does the same, but sets the model to prediction before.
-    identifier, _ = _cell_graph_executor.compile(
-        cell, inputs, phase=f"ai500.{shape}", do_convert=False
-    )
-    stream = _cell_graph_executor._get_func_graph_proto(cell, identifier, "mind_ir")
-    compiled = ModelProto()
-    compiled.ParseFromString(stream)
+    compiled = _mindir(cell, mindspore.Tensor(np.zeros(shape, dtype)))
     # Cells name parameters by their position.
     trained = {weights[p.name].name for p in declared if p.trained}
     return trace_mindir(compiled, trained=trained, batch=shape[0])
+
+
+def _mindir(cell: Any, *inputs: Any) -> Any:
+    """Compile a cell; return its graph."""
+    from mindspore.graph.api import _cell_graph_executor
+    from mindspore.train.mind_ir_pb2 import ModelProto
+
+    # `mindspore.export` does the same, but sets the model to prediction before.
+    phase = f"ai500.{[value.shape for value in inputs]}"
+    identifier, _ = _cell_graph_executor.compile(cell, *inputs, phase=phase, do_convert=False)
+    stream = _cell_graph_executor._get_func_graph_proto(cell, identifier, "mind_ir")
+    compiled = ModelProto()
+    compiled.ParseFromString(stream)
+    return compiled
 
 
 class MindSporeBackend:
@@ -361,6 +365,15 @@ class MindSporeBackend:
     def trace(self, *, batch: int) -> Trace:
         """Trace the graph of the model's forward pass."""
         return trace_model(self._model, (batch, *self._setting.problem_class.input_shape))
+
+    def trace_step(self, *, batch: int) -> Trace:
+        """Trace the whole training step that runs: gradients and update included."""
+        definition = self._setting.problem_class
+        inputs = np.zeros((batch, *definition.input_shape), np.float32)
+        distributions = np.zeros((batch, definition.classes), np.float32)
+        rate = mindspore.Tensor(0.0, mindspore.float32)
+        compiled = _mindir(self._step, *map(mindspore.Tensor, (inputs, distributions)), rate)
+        return trace_mindir(compiled, trained=(), batch=batch)
 
     def mean(self, value: float) -> float:
         """Average a value over the ranks, in FP64."""

@@ -13,6 +13,8 @@ from ai500.operations.graph import UNKNOWN, Op, Shape, Shapes, Trace
 
 KINDS = {
     "Conv2D": "convolution",
+    "Conv2DBackpropFilter": "convolution",
+    "Conv2DBackpropInput": "convolution",
     "BatchNorm": "batch_norm",
     "ReLU": "relu",
     "Add": "add",
@@ -21,7 +23,7 @@ KINDS = {
     "MatMul": "dense",
     "BiasAdd": "bias",
 }
-"""Primitive → kind."""
+"""Primitive → kind; the gradients occur in the graph of a training step."""
 _ORDERING = {"UpdateState", "MakeTuple"}
 """Primitives that only order side effects."""
 _NAMES = {"Load", "Depend", "TupleGetItem"}
@@ -31,7 +33,7 @@ _FLOAT32_BYTES = 4
 
 
 def trace_mindir(model: Any, *, trained: Collection[str], batch: int) -> Trace:
-    """Trace a forward pass; `trained` are the names of the parameters that have gradients."""
+    """Trace a graph; `trained` are the names of the parameters that have gradients in it."""
     return _Tracer(model, trained).trace(batch)
 
 
@@ -80,14 +82,14 @@ class _Tracer:
         if name in _NAMES:
             self._aliases[output] = inputs[0]
             return None
-        known = [value for value in inputs if value in self._shapes]
+        known = [value for value in inputs if self._shapes.get(value)]
         kind = KINDS.get(name, UNKNOWN)
         attributes = self._attributes(kind, known, shapes)
         if kind == "max_pool":
             attributes["kernel"] = _window(primitive)
         return Op(
             kind=kind,
-            shapes=self._operands(kind, known, shapes),
+            shapes=self._operands(name, known, shapes),
             attributes={key: value for key, value in attributes.items() if value},
             module=node.domain,
             operator=name,
@@ -109,12 +111,20 @@ class _Tracer:
             attributes["gradients"] = sum(value in self._needs_gradient for value in inputs[:2])
         return attributes
 
-    def _operands(self, kind: str, inputs: list[str], outputs: tuple[Shape, ...]) -> Shapes:
-        """Return the shapes that the kind's rule reads."""
+    def _operands(self, name: str, inputs: list[str], outputs: tuple[Shape, ...]) -> Shapes:
+        """Return the shapes that the rule of the primitive's kind reads."""
         shapes = tuple(self._shapes[value][0] for value in inputs)
-        if kind == "dense":  # by the weight transposed
-            shapes = (shapes[0], (shapes[0][1], outputs[0][1]))
-        if kind == "average_pool" and len(outputs[0]) == 2:
+        if name == "Conv2DBackpropFilter":
+            gradient, data = shapes
+            return Shapes((data, outputs[0]), (gradient,))
+        if name == "Conv2DBackpropInput":
+            gradient, kernel = shapes
+            return Shapes((outputs[0], kernel), (gradient,))
+        if name == "MatMul":  # either factor may be transposed
+            rows, columns = outputs[0]
+            inner = prod(shapes[0]) // rows
+            shapes = ((rows, inner), (inner, columns))
+        if name == "ReduceMean" and len(outputs[0]) == 2:
             outputs = ((*outputs[0], 1, 1),)
         return Shapes(shapes, outputs)
 

@@ -21,6 +21,9 @@ from ai500.parallel.topology import ranks_on_nodes
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import MemberFolder
 
+# Frameworks besides PyTorch with a backend that comes with ai500, by the names of their packages.
+# Tests hold their updates equal to torch's.
+OTHER_FRAMEWORKS = ("jax", "tensorflow", "mindspore")
 RENDEZVOUS_SECONDS = 300.0  # a shared file system may show a new file late
 
 

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from ai500.core import __version__, atomic, events, schema
 from ai500.core.errors import AI500Error, JobError
+from ai500.core.reading import file_sha256
 from ai500.core.source import DIE_WITH_PARENT, source_sha256
 from ai500.data.bootstrap import expected_counts, out_of_bag_indices
-from ai500.data.packed_store import file_sha256
 from ai500.frameworks.protocol import NodePlace
 from ai500.frameworks.script import words_of
 from ai500.frameworks.script_events import ScriptEvent, parse_json, parse_stdout

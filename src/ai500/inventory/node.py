@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,11 +95,18 @@ def record_after(*paths: Path) -> None:
 
 def recorded_nodes(run: RunFolder) -> list[NodeDescription]:
     """Read the nodes that trained, each as the last trial on it recorded it."""
+    return merged_nodes(
+        [run_folder.read(NodeDescription, path) for path in sorted(trial.glob("systems/*.json"))]
+        for trial in sorted(run.path.glob("trials/*"))
+    )
+
+
+def merged_nodes(trials: Iterable[Iterable[NodeDescription]]) -> list[NodeDescription]:
+    """Merge the descriptions by several members, each node as the last trial recorded it."""
     latest: dict[str, NodeDescription] = {}
-    for trial in sorted(run.path.glob("trials/*")):
+    for descriptions in trials:
         views: dict[str, list[NodeDescription]] = {}
-        for path in sorted(trial.glob("systems/*.json")):
-            view = run_folder.read(NodeDescription, path)
+        for view in descriptions:
             views.setdefault(view.hostname, []).append(view)
         latest |= {hostname: _merged(node_views) for hostname, node_views in views.items()}
     return list(latest.values())

@@ -17,6 +17,8 @@ PROCESSORS_FILE = "processors.toml"
 # No processor on the market has a higher clock; for nodes that don't report theirs, such as virtual
 # machines.
 HIGHEST_HERTZ = 6.2e9
+# No node of one operating system has more: SGI's UV 2000 had 256 processors of 8 cores.
+MOST_CORES = 2048
 # Operations of int4 count as those of int8: no data sheet above states a larger rate for training.
 KERNEL_PRECISION = {
     "mixed-bf16": "bf16", "mixed-fp16": "fp16", "int4": "int8",
@@ -71,6 +73,7 @@ def known_instructions() -> tuple[str, ...]:
 def processor_flops(processors: Processors, precision: str) -> float | None:
     """Return a rate that a node's CPUs can't exceed in a precision: cores × clock × operations.
 
+    A description of more cores or a higher clock than any node has counts as that of the largest.
     None: the number of cores is unknown, or none of the instructions is in the table.
     """
     cores = processors.cores or processors.threads
@@ -80,7 +83,8 @@ def processor_flops(processors: Processors, precision: str) -> float | None:
         return None
     kernel = KERNEL_PRECISION.get(precision, precision)
     operations = max(row.get(kernel, row["fp32"]) for row in rows)
-    return cores * (processors.highest_hertz or HIGHEST_HERTZ) * operations
+    hertz = min(processors.highest_hertz or HIGHEST_HERTZ, HIGHEST_HERTZ)
+    return min(cores, MOST_CORES) * hertz * operations
 
 
 def largest_flops(device: str, precision: str) -> float:

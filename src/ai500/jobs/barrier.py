@@ -63,7 +63,7 @@ class Barrier:
             self.open()
 
     def open(self) -> None:
-        """Release all that wait, whoever is missing."""
+        """Release all that wait, whichever members are missing."""
         self._open.set()
 
 

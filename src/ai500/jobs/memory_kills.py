@@ -11,11 +11,14 @@ from pathlib import Path
 
 SYSTEM = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+COUNTERS = {2: "memory.events", 1: "memory.oom_control"}
+"""Version of control groups → file with the counter."""
 
 
 def memory_kills(*, groups: Path = OWN_GROUPS, root: Path = SYSTEM) -> int | None:
     """Return the number of kills in this process's control group; None: not known."""
-    for file in _counter_files(groups, root):
+    for folder, version in memory_groups(groups, root):
+        file = folder / COUNTERS[version]
         with contextlib.suppress(OSError, ValueError):
             for line in file.read_text(encoding="ascii").splitlines():
                 name, _, value = line.partition(" ")
@@ -24,8 +27,8 @@ def memory_kills(*, groups: Path = OWN_GROUPS, root: Path = SYSTEM) -> int | Non
     return None
 
 
-def _counter_files(groups: Path, root: Path) -> list[Path]:
-    """Return the files that may hold the counter: version 2 of control groups, then version 1.
+def memory_groups(groups: Path, root: Path) -> list[tuple[Path, int]]:
+    """Return the folders that may be this process's memory group, each with its version.
 
     In a container the group's path is often the host's, while its own group is mounted at the root.
     """
@@ -33,7 +36,7 @@ def _counter_files(groups: Path, root: Path) -> list[Path]:
         lines = groups.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    files = []
+    folders = []
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
@@ -41,8 +44,7 @@ def _counter_files(groups: Path, root: Path) -> list[Path]:
         if not colon:
             continue
         if not controllers:
-            files += [root / own / "memory.events", root / "memory.events"]
+            folders += [(root / own, 2), (root, 2)]
         elif "memory" in controllers.split(","):
-            folder = root / "memory"
-            files += [folder / own / "memory.oom_control", folder / "memory.oom_control"]
-    return files
+            folders += [(root / "memory" / own, 1), (root / "memory", 1)]
+    return folders

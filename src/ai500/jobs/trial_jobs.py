@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ai500 import config as configuration
 from ai500.config import Config
-from ai500.core import plugins
+from ai500.core import plugins, slot_locks
 from ai500.core.errors import ConfigError, setting_error
 from ai500.core.source import PACKAGE
 from ai500.jobs.launchers import Container, Launcher
@@ -33,7 +33,7 @@ from ai500.records.run_folder import RunFolder, TrialFolder
 
 CONTAINER_VARIABLES = (
     "AI500_MEMBER", "AI500_ATTEMPT", "AI500_HEAD", "AI500_BARRIER", "AI500_TASKS_PER_NODE",
-    VARIABLE,
+    VARIABLE, slot_locks.VARIABLE,
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID", "SLURM_STEP_NUM_NODES",
     "SLURM_RESTART_COUNT", "SLURM_CPUS_PER_TASK", "SLURMD_NODENAME", "JOB_ID", "SGE_TASK_ID",
     "OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TMPDIR",

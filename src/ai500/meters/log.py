@@ -15,9 +15,12 @@ from typing import Any
 from ai500.core import events, schema
 from ai500.core.events import Event
 from ai500.core.schema import SchemaError
+from ai500.meters import Part
 
 MAX_COLUMNS = 100_000
 MAX_VALUE = 1e24  # no counter of bytes, joules or hertz gets there
+# The coverage of a score contains the names of meters that are plugins.
+MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Head:
     member: int
     trial: int
     period_seconds: float
-    covers: dict[str, tuple[str, ...]]
+    covers: dict[str, tuple[Part, ...]]
     absent: dict[str, str]
 
 
@@ -125,9 +128,10 @@ def head_of(line: Event) -> Head | None:
     fields = {name: line.get(name) for name in _HEAD_FIELDS}
     host = (str(line.get("host")), str(line.get("boot")))
     try:
-        return schema.decode(Head, fields | {"host": host})
+        head = schema.decode(Head, fields | {"host": host})
     except SchemaError:
         return None
+    return None if any(len(name) > MAX_NAME for name in head.covers) else head
 
 
 def columns_of(head: Head, rows: Any) -> list[Column]:

@@ -6,8 +6,9 @@ and the whole window, or there is none: a device that was not metered for 5 % of
 makes its meter unusable; a smaller gap is filled with the device's own mean power.
 
 Of several meters, the widest one that every node has is used: the whole node, else the sum of those
-parts (accelerators, processors, memory) that do not overlap. The score names the covered parts, and
-a meter that is an outside plugin.
+parts (accelerators, processors, memory) that do not overlap. The parts that trained are among them:
+the power of an accelerator that idles beside a training on processors is no energy of it. The score
+names the covered parts, and a meter that is an outside plugin.
 """
 
 from __future__ import annotations
@@ -73,9 +74,12 @@ Measured = tuple[float, str]
 
 
 def trial_energy(
-    logs: Iterable[NodeLog], window: Window, *, nodes_of_members: Mapping[int, int]
+    logs: Iterable[NodeLog], window: Window, *, nodes_of_members: Mapping[int, int], device: str
 ) -> Energy | NotMeasured:
-    """Compute the energy of all nodes; `nodes_of_members` is each member's number of nodes."""
+    """Compute the energy of all nodes; `nodes_of_members` is each member's number of nodes.
+
+    `device` is the plan's: "cpu", or the accelerators' name in PyTorch.
+    """
     metered: dict[int, set[str]] = {}
     nodes: list[dict[Parts, Measured]] = []
     reasons: list[str] = []
@@ -98,6 +102,12 @@ def trial_energy(
     chosen = _widest(common)
     if not chosen:
         return NotMeasured("; ".join(dict.fromkeys(reasons)) or "no meter is on every node")
+    trained = "processors" if device == "cpu" else "accelerators"
+    covered = {part for parts in chosen for part in parts}
+    if not covered & {trained, "node"}:
+        return NotMeasured(
+            f"the {trained} trained, and the meters cover {' and '.join(sorted(covered))} only"
+        )
     measured = [node[parts] for node in nodes for parts in chosen]
     total = sum(joules for joules, _ in measured)
     coverage = " + ".join(NAMES.get(part, part) for parts in chosen for part in parts)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from ai500.core.clocks import host_of
 from ai500.core.events import TRAINING_EVENTS, Event
@@ -73,14 +72,14 @@ def trial_signs(
 ) -> list[Sign]:
     """Read the signs of one trial from its folder and the run's events.
 
-    Meters of more than `most_bytes` are not read. The members of a search train different models,
-    and their steps are not compared.
+    Meters of more than `most_bytes` are not read. The workers of a search train different models:
+    they log no epochs, and their steps are not compared.
     """
     folder = run.trial(trial)
     straddling = {entry.member for entry in plan.mapping if len(entry.shares) > 1}
     size = sum(file.stat().st_size for file in folder.meters.glob("*.jsonl"))
     return node_signs(
-        events if plan.search is None else (),
+        events,
         device_growths(folder.meters) if size <= most_bytes else [],
         trial=trial,
         nodes_of_members={
@@ -156,6 +155,8 @@ def _outliers(
     """Yield (nodes, their value, median of all) of those far above what scatter explains."""
     if len(samples) < MIN_NODES:
         return
+    from statistics import median  # here: most runs have too few nodes to need it
+
     values = {hosts: median(series) for hosts, series in samples.items()}
     usual = median(values.values())
     between = MAD_TO_SIGMA * median(abs(value - usual) for value in values.values())
@@ -167,7 +168,7 @@ def _outliers(
 
 
 def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "throttled_seconds"):
+    for growth in _growths_of(growths, "throttled_seconds"):
         share = growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if share > THROTTLED_SHARE:
             yield Sign(
@@ -179,9 +180,9 @@ def _throttled(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
-    codes = {(g.host, g.column.device): g.last for g in _of(growths, "last_xid")}
+    codes = {(g.host, g.column.device): g.last for g in _growths_of(growths, "last_xid")}
     for quantity, (least, name) in COUNTED.items():
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             if growth.growth >= least:
                 code = codes.get((growth.host, growth.column.device), 0)
                 last = f", the last is {code:.0f}" if quantity == "xid_errors" and code else ""
@@ -190,7 +191,7 @@ def _counted(growths: Sequence[Growth]) -> Iterator[Sign]:
 
 
 def _link_errors(growths: Sequence[Growth]) -> Iterator[Sign]:
-    for growth in _of(growths, "link_errors"):
+    for growth in _growths_of(growths, "link_errors"):
         per_hour = 3600 * growth.growth / growth.seconds if growth.seconds > 0 else 0.0
         if growth.growth >= LINK_ERRORS and per_hour > LINK_ERRORS_PER_HOUR:
             text = f"{growth.column.device} had {growth.growth:.0f} link errors"
@@ -201,7 +202,7 @@ def _unlike_others(growths: Sequence[Growth]) -> Iterator[Sign]:
     """Yield devices below the value that most devices of their kind have."""
     for quantity, unit in SAME_EVERYWHERE.items():
         groups: dict[tuple[str, str], list[Growth]] = {}
-        for growth in _of(growths, quantity):
+        for growth in _growths_of(growths, quantity):
             # An interface has its name on every node, an accelerator is known by its UUID.
             device = growth.column.device if quantity.startswith("link_") else ""
             groups.setdefault((growth.column.meter, device), []).append(growth)
@@ -237,6 +238,8 @@ def _slow_disks(growths: Sequence[Growth]) -> Iterator[Sign]:
     }
     if len(rates) < MIN_NODES:
         return
+    from statistics import median
+
     usual = median(rates.values())
     for host, rate in rates.items():
         if rate < SLOW_DISK * usual:
@@ -248,5 +251,5 @@ def _slow_disks(growths: Sequence[Growth]) -> Iterator[Sign]:
             )
 
 
-def _of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
+def _growths_of(growths: Iterable[Growth], quantity: str) -> Iterator[Growth]:
     return (growth for growth in growths if growth.column.quantity == quantity)

@@ -58,7 +58,7 @@ def trial_score(
         for mapping in plan.mapping
         if mapping.member in result.members
     }
-    energy = trial_energy(meters, window, nodes_of_members=nodes)
+    energy = trial_energy(meters, window, nodes_of_members=nodes, device=plan.device)
     return TrialScore(
         workload=plan.workload,
         problem_class=plan.problem_class,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ai500.core.errors import ConfigError
 from ai500.core.events import Event
-from ai500.records import Field, MemberMapping, Sharing
+from ai500.records import Field, MemberMapping, OwnCode, Sharing
 from ai500.workloads.protocol import Workload
 
 # Precisions whose whole step is the same every time. With a loss scale the host has to read after
@@ -29,6 +29,8 @@ def decide(
     device: str,
     precision: str,
     fields: Sequence[Field] = (),
+    framework: str = "pytorch",
+    own_code: OwnCode | None = None,
 ) -> Sharing:
     """Decide how members that share an accelerator train; `requested` is ensemble.sharing, `fields`
     are those of the samples."""
@@ -37,6 +39,10 @@ def decide(
     if requested == "processes":
         return Sharing("processes", "ensemble.sharing = 'processes'")
     reason = _not_capturable(workload, parallel_degree=parallel_degree, precision=precision)
+    if framework != "pytorch":
+        reason = f"members of framework {framework} are processes of their own"
+    elif own_code is not None and own_code.parts:
+        reason = f"whether {own_code.parts[0]} of your own can be captured is not known"
     ragged = [field.name for field in fields if field.ragged]
     if not reason and ragged:
         reason = f"the batches of the ragged field {ragged[0]!r} have no fixed shapes"

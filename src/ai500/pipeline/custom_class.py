@@ -52,14 +52,7 @@ def planned_class(config: Config) -> ProblemClass:
 def _changed(config: Config, base: ProblemClass) -> ProblemClass:
     """Change a registered class of a workload; it keeps its name, by which a workload builds the
     model, and the plan has the user's."""
-    settings, name = config.custom_class, config.custom_class.name
-    if base.search is not None:
-        raise ConfigError(
-            f"custom_class.name = {name!r}: a search ({config.workload}) has registered classes "
-            "only.",
-            key="custom_class.name",
-            value=name,
-        )
+    settings = config.custom_class
     only_custom = set(_fields(settings)) - {"name", "epochs", *CHANGES}
     _refuse(config, sorted(only_custom), f"workload {config.workload} defines it")
     changes: dict[str, Any] = {key: getattr(settings, key) for key in CHANGES}

@@ -12,6 +12,7 @@ from ai500.config import Config
 from ai500.core.errors import EnvironmentLacksError
 from ai500.data.store import cache_folder
 from ai500.parallel.placement import scratch_folder
+from ai500.pipeline.programs import program_of
 from ai500.records import Hyperparameters, Plan
 from ai500.records.fields import sample_bytes
 from ai500.train.choices import OPTIMIZERS_WITH
@@ -107,7 +108,7 @@ def _scratch(config: Config, run: Path) -> Path:
 
 def _checkpoint_bytes(plan: Plan) -> tuple[int | None, str]:
     """Return the bytes of every member's last checkpoint, and of the one before while it trains."""
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         return None, "they depend on the models that the search tries"
     if plan.framework.kind == "script":
         return None, "the script writes its own"

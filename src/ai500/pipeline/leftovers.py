@@ -19,6 +19,7 @@ from pathlib import Path
 from ai500 import config as configuration
 from ai500.core.errors import AI500Error, EnvironmentLacksError, RunFolderError
 from ai500.core.processes import is_running
+from ai500.core.shell import quoted
 from ai500.parallel.placement import scratch_folder
 from ai500.records.checkpoint_file import previous
 from ai500.records.run_folder import MemberFolder, RunFolder
@@ -46,7 +47,7 @@ def leftovers_of_run(run: RunFolder) -> list[Leftover]:
         raise RunFolderError(
             f"{run.path} is in use by {owner}.",
             path=run.path,
-            remedy=f"`ai500 cancel {run.path}` ends it.",
+            remedy=f"`ai500 cancel {quoted(run.path)}` ends it.",
         )
     return [*_temporary_files(run.path), *_old_checkpoints(run), *_staged_copies(run)]
 

@@ -18,6 +18,7 @@ from ai500.core import events
 from ai500.core.errors import InputError, JobError
 from ai500.core.events import Event
 from ai500.metrics.quality import is_better
+from ai500.pipeline.programs import program_of
 from ai500.records import Plan
 from ai500.records.run_folder import RunFolder
 from ai500.workloads.protocol import load_workload
@@ -47,7 +48,7 @@ class Moment:
 
 def mllog_lines(run: RunFolder, plan: Plan, trial: int) -> list[str]:
     """Return the lines of a finished trial, in order of time."""
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         raise InputError(
             "a search has no log of MLPerf: it trains many models, no run of one.",
             key="--mllog",

@@ -6,12 +6,12 @@ import re
 
 from ai500.config import Config
 from ai500.core.errors import ConfigError, setting_error
-from ai500.records import OwnCode, ProblemClass
+from ai500.records import OwnCode
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
-def own_code(config: Config, problem_class: ProblemClass) -> OwnCode:
+def own_code(config: Config) -> OwnCode:
     """Return the code that the configuration names; an error says what does not fit with it."""
     free = config.free_level
     code = OwnCode(model=free.model, optimizer=free.optimizer, loss=free.loss, folder=free.folder)
@@ -20,12 +20,10 @@ def own_code(config: Config, problem_class: ProblemClass) -> OwnCode:
     for part in code.parts:
         _check_name(part, getattr(code, part))
     first = f"free_level.{code.parts[0]}"
-    if config.framework.kind != "pytorch" or problem_class.search is not None:
-        kind = config.framework.kind
-        program = "a search" if kind == "pytorch" else f"framework.kind = {kind!r}"
+    if config.framework.kind != "pytorch":
         raise ConfigError(
-            f"{first} has no effect with {program}: it replaces parts of an ensemble's PyTorch "
-            "training.",
+            f"{first} has no effect with framework.kind = {config.framework.kind!r}: it replaces "
+            "parts of an ensemble's PyTorch training.",
             key=first,
             value=getattr(code, code.parts[0]),
             remedy="Leave [free_level] out.",

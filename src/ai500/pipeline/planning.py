@@ -9,7 +9,7 @@ from ai500.config import MAX_COUNT, Config, RunConfig
 from ai500.core.editions import edition_seed
 from ai500.core.errors import ConfigError, setting_error
 from ai500.data.open_store import open_store
-from ai500.frameworks.protocol import check_framework
+from ai500.frameworks.protocol import Framework, check_framework
 from ai500.frameworks.script import stated_operations
 from ai500.inventory import machine as system
 from ai500.metrics.equations import apc
@@ -59,35 +59,18 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         if cluster is None
         else _cluster_nodes(config, cluster, device=device)
     )
-    degrees = solve(
-        ensemble_size=config.ensemble.size,
-        parallel_degree=program.parallel_degree(config, problem_class),
-        system_scale=_system_scale(config, nodes),
-        accelerators_per_node=len(nodes[0].slots),
-        least_ensemble_size=problem_class.ensemble_size,
-        members_per_accelerator=config.ensemble.members_per_accelerator,
+    degrees = _degrees(
+        config, problem_class, nodes, degree=program.parallel_degree(config, problem_class)
     )
-    if degrees.ensemble_size >= MAX_COUNT:
-        raise setting_error(
-            "ensemble.size",
-            degrees.ensemble_size,
-            f"less than {MAX_COUNT} members can be planned.",
-            "Set ensemble.size, or a larger parallel.degree.",
-        )
     hyper = hyperparameters(config, problem_class.reference_at(degrees.parallel_degree))
-    check_training(config, hyper)
-    framework = check_framework(config, device=device, precision=hyper.precision)
-    precision.check(
-        hyper.precision,
-        device_type=device,
-        # Members train neither on a planned machine's nor on a login node's accelerator.
-        machine=machine if cluster is None and config.system.nodes is None else None,
-    )
+    # Members train neither on a planned machine's nor on a login node's accelerator.
+    trains_here = cluster is None and config.system.nodes is None
+    framework = _framework(config, hyper, device=device, machine=machine if trains_here else None)
     global_batch = hyper.samples_per_step * degrees.parallel_degree
     steps = _steps_per_epoch(problem_class, global_batch=global_batch)
     mapping = map_members(degrees, nodes)
     _check_slurm(config)
-    code = own_code(config, problem_class)
+    code = own_code(config)
     operations = None if code.model is not None else _operations(config, problem_class)
     parallel = inside_member(
         config,
@@ -96,14 +79,13 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         batch_size=hyper.batch_size,
     )
     stage = config.data.stage and framework.reads_staged_data
-    trials = problem_class.required_runs if config.run.trials == "valid" else config.run.trials
     plan = Plan(
         workload=config.workload,
         problem_class=config.custom_class.name or problem_class.name,
         definition=problem_class,
         edition=config.run.edition,
         seed=_seed(config.run),
-        trials=trials,
+        trials=problem_class.required_runs if config.run.trials == "valid" else config.run.trials,
         ensemble_size=degrees.ensemble_size,
         parallel_degree=degrees.parallel_degree,
         system_scale=degrees.system_scale,
@@ -128,39 +110,31 @@ def make_plan(config: Config, machine: System, cluster: Cluster | None = None) -
         apc=None
         if operations is None
         else apc(
-            operations.per_sample,
-            batch_size=global_batch,
-            ensemble_size=degrees.ensemble_size,
+            operations.per_sample, batch_size=global_batch, ensemble_size=degrees.ensemble_size
         ),
         bytes_per_node=_bytes_per_node(
             problem_class,
             mapping,
             nodes,
-            stage=stage,
             is_array=cluster is not None and config.slurm.start == "array",
-        ),
+        )
+        if stage
+        else {node.name: 0 for node in nodes},
         estimated_seconds=None,
         estimated_node_hours=None,
         estimate_basis="",
         sharing=sharing.decide(
-            # Whether code of the user's own can be captured in a CUDA graph is not known.
-            config.ensemble.sharing
-            if framework.name == "pytorch" and not code.parts
-            else "processes",
+            config.ensemble.sharing,
             workload,
             members_per_accelerator=degrees.members_per_accelerator,
             parallel_degree=degrees.parallel_degree,
             device=device,
             precision=hyper.precision,
             fields=problem_class.fields,
+            framework=framework.name,
+            own_code=code,
         ),
-        framework=FrameworkChoice(
-            kind=framework.name,
-            command=config.framework.command,
-            python=config.framework.python,
-            folder=config.framework.folder,
-            operations=operations if framework.name == "script" else None,
-        ),
+        framework=_framework_choice(config, operations),
         own_code=code,
     )
     plan = program.complete(plan, config)
@@ -194,6 +168,27 @@ def hyperparameters(config: Config, reference: Hyperparameters) -> Hyperparamete
         if (value := getattr(config.train, name, None)) is not None
     }
     return dataclasses.replace(reference, **changes)
+
+
+def _framework(
+    config: Config, hyper: Hyperparameters, *, device: str, machine: System | None
+) -> Framework:
+    """Return the framework; refuse what it, the optimizer or the machine can't do."""
+    check_training(config, hyper)
+    framework = check_framework(config, device=device, precision=hyper.precision)
+    precision.check(hyper.precision, device_type=device, machine=machine)
+    return framework
+
+
+def _framework_choice(config: Config, operations: Operations | None) -> FrameworkChoice:
+    settings = config.framework
+    return FrameworkChoice(
+        kind=settings.kind,
+        command=settings.command,
+        python=settings.python,
+        folder=settings.folder,
+        operations=operations if settings.kind == "script" else None,
+    )
 
 
 def _device(config: Config, machine: System, cluster: Cluster | None) -> str:
@@ -259,6 +254,28 @@ def _nodes(config: Config, machine: System, *, device: str) -> tuple[Node, ...]:
         return (Node(name=machine.hostname, slots=slots),)
     width = len(str(settings.nodes))
     return tuple(Node(f"node{i:0{width}d}", slots) for i in range(1, settings.nodes + 1))
+
+
+def _degrees(
+    config: Config, problem_class: ProblemClass, nodes: tuple[Node, ...], *, degree: int | None
+) -> Degrees:
+    """Solve Eq. 5 for the nodes; `degree` is P_degree, None: Eq. 5 decides."""
+    degrees = solve(
+        ensemble_size=config.ensemble.size,
+        parallel_degree=degree,
+        system_scale=_system_scale(config, nodes),
+        accelerators_per_node=len(nodes[0].slots),
+        least_ensemble_size=problem_class.ensemble_size,
+        members_per_accelerator=config.ensemble.members_per_accelerator,
+    )
+    if degrees.ensemble_size >= MAX_COUNT:
+        raise setting_error(
+            "ensemble.size",
+            degrees.ensemble_size,
+            f"less than {MAX_COUNT} members can be planned.",
+            "Set ensemble.size, or a larger parallel.degree.",
+        )
+    return degrees
 
 
 def _check_slurm(config: Config) -> None:
@@ -345,7 +362,6 @@ def _bytes_per_node(
     mapping: tuple[MemberMapping, ...],
     nodes: tuple[Node, ...],
     *,
-    stage: bool,
     is_array: bool,
 ) -> dict[str, int]:
     """Return the bytes that each node's copy takes: its members' samples, and validation.
@@ -361,7 +377,7 @@ def _bytes_per_node(
             sample_bytes=sample_bytes(problem_class.fields),
             members=None if any_member else len(members[node.name]),
         )
-        if stage and node.name in members
+        if node.name in members
         else 0
         for node in nodes
     }

@@ -14,7 +14,7 @@ from ai500.automl.program import SEARCH
 from ai500.bagging.member_views import DetailsReader
 from ai500.bagging.program import ENSEMBLE
 from ai500.config import Config
-from ai500.core.events import Event
+from ai500.core.events import Event, EventLog
 from ai500.data.store import Store
 from ai500.records import EnsembleResult, Plan, ProblemClass, Score, TrialScore
 from ai500.records.run_folder import RunFolder
@@ -34,6 +34,8 @@ class Program(Protocol):
     """Name of the training stage."""
     aggregation: str
     """Name of the stage after it."""
+    trains_class_model: bool
+    """True where every member trains the class's model; False: each chooses models of its own."""
     entry_point: str
     """`module:function` that a member's process calls."""
     member_files: Sequence[str]
@@ -46,6 +48,9 @@ class Program(Protocol):
 
     def complete(self, plan: Plan, config: Config) -> Plan:
         """Check the program's configuration; add its settings, operations and time to the plan."""
+
+    def recover(self, run: RunFolder, plan: Plan, *, trial: int, log: EventLog) -> None:
+        """Repair what a trial lost, before it is resumed."""
 
     def details_reader(self, run: RunFolder, trial: int) -> DetailsReader:
         """Return a function that reads what the live view shows besides epochs."""

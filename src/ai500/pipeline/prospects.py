@@ -42,13 +42,13 @@ class Obstacle:
 def obstacles(plan: Plan) -> list[Obstacle]:
     """List the rules that any run of the plan breaks; empty: its result can be valid."""
     reference = reference_class(plan)
-    listed = [*_of_the_class(plan, reference), *_of_the_procedure(plan, reference)]
+    listed = [*_class_obstacles(plan, reference), *_procedure_obstacles(plan, reference)]
     if program_of(plan).name == "ensemble" and plan.definition.custom is None:
-        listed += _of_the_training(plan, reference)
+        listed += _training_obstacles(plan, reference)
     return listed
 
 
-def _of_the_class(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
+def _class_obstacles(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
     if plan.definition.custom is not None:
         yield Obstacle(
             "registered class",
@@ -77,7 +77,7 @@ def _of_the_class(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
         )
 
 
-def _of_the_procedure(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
+def _procedure_obstacles(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
     least = reference.required_runs
     if plan.trials < least:
         trials = "1 trial" if plan.trials == 1 else f"{plan.trials} trials"
@@ -99,7 +99,7 @@ def _of_the_procedure(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]
         yield Obstacle("seed of the edition", f"your own seed {plan.seed}", "Leave run.seed out.")
 
 
-def _of_the_training(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
+def _training_obstacles(plan: Plan, reference: ProblemClass) -> Iterator[Obstacle]:
     if plan.framework.kind == "script":
         yield Obstacle(
             "worker of ai500",
@@ -139,7 +139,7 @@ def with_one_wave(config: Config, plan: Plan) -> tuple[Config, Plan]:
     Only what the user left open is chosen: P_degree, and how many members share an accelerator.
     The same configuration and plan come back where there is nothing to choose, or nothing fits.
     """
-    if plan.waves == 1 or plan.search is not None or config.ensemble.members_per_accelerator > 1:
+    if plan.waves == 1 or config.ensemble.members_per_accelerator > 1:
         return config, plan
     members = config.ensemble.size or reference_class(plan).ensemble_size
     degrees = (

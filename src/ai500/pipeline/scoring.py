@@ -11,9 +11,18 @@ from ai500.core import events, schema
 from ai500.core.errors import JobError, RunFolderError
 from ai500.core.events import Event
 from ai500.core.schema import SchemaError
+from ai500.core.shell import quoted
 from ai500.operations.shipped import shipped_model, shipped_operations
 from ai500.pipeline.programs import program_of, program_of_class
-from ai500.records import Operations, Plan, Score, TrainRecord, TrialScore, run_folder
+from ai500.records import (
+    EnsembleResult,
+    Operations,
+    Plan,
+    Score,
+    TrainRecord,
+    TrialScore,
+    run_folder,
+)
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report import run_report
@@ -26,7 +35,13 @@ from ai500.rules.layers import Level
 
 def score_run(run: RunFolder) -> Score:
     """Recompute the run's score and findings from its events, and write them."""
+    return scored_evidence(run).score
+
+
+def scored_evidence(run: RunFolder) -> Evidence:
+    """Score the run and judge it, write both, and return the evidence that was read for it."""
     evidence = run_evidence(run)
+    _require_recorded_results(run, evidence.events)
     score = evidence.score
     for trial in score.trials:
         run_folder.write(run.trial(trial.trial).score, trial)
@@ -34,7 +49,22 @@ def score_run(run: RunFolder) -> Score:
     judgement = judge_evidence(evidence)
     run_folder.write(run.findings, judgement.findings)
     run_folder.write(run.judgement, judgement)
-    return score
+    return evidence
+
+
+def _require_recorded_results(run: RunFolder, recorded: Sequence[Event]) -> None:
+    """Refuse results of the log that differ from the sealed records that aggregation wrote."""
+    results = {e["trial"]: e["result"] for e in recorded if e["event"] == "aggregate"}
+    for number, result in results.items():
+        file = run.trial(number).ensemble
+        if file.exists() and schema.encode(run_folder.read(EnsembleResult, file)) != result:
+            raise RunFolderError(
+                f"{run.events}: the result of trial {number} differs from {file}.",
+                key="aggregate",
+                value=result,
+                path=run.events,
+                remedy=f"To aggregate again: rm {quoted(file)} && ai500 resume {quoted(run.path)}",
+            )
 
 
 def score_by_convention(run: RunFolder, convention: str) -> Score:
@@ -123,7 +153,7 @@ def _recorded(run: RunFolder) -> list[Event]:
         raise JobError(
             f"{run.path} has no finished trial yet.",
             path=run.path,
-            remedy=f"Run `ai500 resume {run.path}`.",
+            remedy=f"Run `ai500 resume {quoted(run.path)}`.",
         )
     return recorded
 
@@ -145,13 +175,13 @@ def _score(run: RunFolder, plan: Plan, recorded: list[Event]) -> Score:
             key=error.key,
             value=error.value,
             path=run.events,
-            remedy="Restore it from a backup.",
+            remedy=events.remedy(run.events),
         ) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise JobError(
             f"{run.events} is damaged: {error!r}.",
             path=run.events,
-            remedy="Restore it from a backup.",
+            remedy=events.remedy(run.events),
         ) from error
     return score
 
@@ -172,9 +202,9 @@ def _check_finite(trials: Sequence[TrialScore]) -> None:
                 raise ValueError(f"{field.name} of trial {trial.trial} would be {value}")
 
 
-def write_report(run: RunFolder) -> None:
-    """Write `report.html` from the run's records."""
-    run_report.write_report(run, program_report)
+def write_report(run: RunFolder, evidence: Evidence | None = None) -> None:
+    """Write `report.html` from the run's records; those of the evidence are not read again."""
+    run_report.write_report(run, program_report, evidence=evidence)
 
 
 def program_report(run: RunData) -> ProgramReport:

@@ -21,7 +21,6 @@ from typing import Protocol
 from ai500 import config as configuration
 from ai500.bagging.data_sampler import Sampler
 from ai500.bagging.job_controller import JobController, log_tail
-from ai500.bagging.log_recovery import recover_logs
 from ai500.bagging.member_views import MemberView
 from ai500.bagging.tasks import member_tasks
 from ai500.config import Config, to_toml
@@ -29,6 +28,7 @@ from ai500.core import __version__, errors, events, plugins, schema
 from ai500.core.atomic import explaining_write_errors, write_text
 from ai500.core.interrupts import uninterrupted
 from ai500.core.randomness import Stream, derive
+from ai500.core.shell import quoted
 from ai500.core.source import checkout_of, source_sha256
 from ai500.data.bootstrap import recorded_counts, save_bootstrap
 from ai500.data.open_store import open_store as open_folder
@@ -43,7 +43,7 @@ from ai500.parallel.parallelism_controller import members_by_node
 from ai500.pipeline import planning
 from ai500.pipeline.leftovers import remove_temporary_files
 from ai500.pipeline.programs import Program, program_of
-from ai500.pipeline.scoring import score_run, write_report
+from ai500.pipeline.scoring import scored_evidence, write_report
 from ai500.records import (
     BootstrapRecord,
     JobRecord,
@@ -165,7 +165,7 @@ def execute(
         raise errors.RunCancelledError(
             "cancelled; finished work is kept.",
             path=run.path,
-            remedy=f"Continue with: ai500 resume {run.path}",
+            remedy=f"Continue with: ai500 resume {quoted(run.path)}",
         ) from None
     if failures:
         raise errors.JobError("\n\n".join(failures), path=run.path)
@@ -181,10 +181,11 @@ def _execute(session: Session) -> tuple[Score, list[str]]:
     failures: list[str] = []
     for number in range(1, session.plan.trials + 1):
         failures += run_trial(session, number)
-    score = score_run(run)
+    evidence = scored_evidence(run)
+    score = evidence.score
     session.log.emit("run_end", flops=score.flops, vflops=score.vflops)
     session.observer.stage("report")
-    write_report(run)
+    write_report(run, evidence)
     return score, failures
 
 
@@ -193,12 +194,10 @@ def run_trial(session: Session, number: int) -> list[str]:
     run, plan, trial = session.run, session.plan, session.run.trial(number)
     if run.cancel_request.exists():
         raise KeyboardInterrupt
-    logged = _logged(session, number)
-    scored = trial.score.exists() and run_folder.read(TrialScore, trial.score).complete
-    if scored and "aggregate" in logged:
+    if _is_finished(session, number):
         return []
-    if trial.trial.exists() and plan.search is None:
-        recover_logs(run, plan, trial=number, log=session.log)
+    if trial.trial.exists():
+        session.program.recover(run, plan, trial=number, log=session.log)
     seed = derive(plan.seed, Stream.TRIAL, number)
     store = open_store(session)
     begin_trial(session, number, seed=seed, store=store)
@@ -245,6 +244,19 @@ def train_members(
             remove_staged(tasks)
         session.log.emit("run_end")
     return failures
+
+
+def _is_finished(session: Session, number: int) -> bool:
+    """Return True if a trial has a complete score, and no record lacks that a stage has written.
+
+    `ai500 score` writes a score from the events alone: it says nothing of the other records.
+    """
+    trial, members = session.run.trial(number), range(session.plan.ensemble_size)
+    written = [trial.score, trial.ensemble, *(trial.member(m).record for m in members)]
+    if not all(path.exists() for path in written):
+        return False
+    complete = run_folder.read(TrialScore, trial.score).complete
+    return complete and "aggregate" in _logged(session, number)
 
 
 def _logged(session: Session, number: int) -> set[str]:
@@ -485,7 +497,7 @@ def _detach(session: Session, controller: JobController, error: BaseException) -
         raise errors.RunDetachedError(
             "the members' jobs are still running; no controller is attached.",
             path=session.run.path,
-            remedy=f"Follow them with: ai500 resume {session.run.path}",
+            remedy=f"Follow them with: ai500 resume {quoted(session.run.path)}",
         ) from None
 
 

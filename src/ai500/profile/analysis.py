@@ -41,9 +41,6 @@ class _Calls:
     operators: Counter[str] = field(default_factory=Counter)
 
 
-Sums = Mapping[tuple[str, Category | None], _Calls]
-
-
 def precision_profile(
     precision: str,
     captures: Sequence[RankCapture],

@@ -21,7 +21,7 @@ INSTRUCTIONS = "sm__inst_executed.avg.per_cycle_active"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 TIME = "gpu__time_duration.sum"
 STEPS = 1
-"""Steps under ncu, which runs every kernel several times: one step takes a minute or more."""
+"""Number of steps under ncu: every kernel runs several times, so a step takes minutes."""
 LONGEST_SECONDS = 180.0
 """Time after which ncu is stopped: counters are an addition, not the profile."""
 PLACES = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute/*")

@@ -86,17 +86,17 @@ def profile(request: Request, observer: Observer) -> Profile:
             value=request.steps,
             remedy="Profile at least one step.",
         )
+    if (kind := request.config.framework.kind) != "pytorch":
+        raise InputError(
+            f"framework.kind = {kind!r}: torch's profiler sees the reference framework only.",
+            key="framework.kind",
+            value=kind,
+            remedy="Profile it with the tools of its framework, or set framework.kind = 'pytorch'.",
+        )
     precisions = request.precisions or (None,)
     configs = [_one_member(request.config, precision) for precision in precisions]
     # A configuration that can't run is refused before any is profiled.
     plans = [pipeline.survey_and_plan(config)[1] for config in configs]
-    if plans[0].framework.kind == "script":
-        raise InputError(
-            "a script has no steps that ai500 could profile.",
-            key="framework.kind",
-            value="script",
-            remedy="Profile it with the tools of its framework.",
-        )
     if program_of(plans[0]) is not ENSEMBLE:
         raise InputError(
             "a search trains another model each round: it has no single step to profile.",

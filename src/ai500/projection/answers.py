@@ -180,14 +180,14 @@ def assumptions(projector: Projector) -> list[str]:
         "accelerator stays the same at every scale. Measured batches: "
         f"{', '.join(str(measured) for measured, _ in app.steps_by_batch)}; linear between them, "
         "in proportion to the samples beyond.",
-        f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged "
-        f"{'by FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
+        f"Gradients: {app.gradient_bytes / 1e6:.4g} MB in FP32, {app.buckets} buckets, averaged by "
+        f"{'FSDP2' if settings.sharded or app.sharded else settings.mode or app.mode} in "
         f"{settings.precision or app.wire_precision}, each as soon as it is ready: from "
         f"{app.gradients_ready:.0%} of the computation on ({app.overlap_basis}).",
         *_divided(projector),
         "Network: SimGrid's fluid model CM02 without TCP; messages are striped over a node's "
         "ports. Inside a node: latency + bytes / bandwidth. Members share no link but the file "
-        "system's, so one is simulated for all.",
+        f"system's, so one is simulated for all.{_routes(platform)}",
         "A flat all-reduce in FP32 is a ring over all ranks; communication libraries switch to "
         "trees at a scale of their choice, which is faster where latency decides (--mode "
         "double_binary_tree).",
@@ -216,6 +216,18 @@ def assumptions(projector: Projector) -> list[str]:
     if platform.watts_per_node is not None:
         texts.append(f"Energy: {human_si(platform.watts_per_node)}W per node, constant.")
     return texts
+
+
+def _routes(platform: Platform) -> str:
+    """Describe the routes between the groups of a dragonfly."""
+    if platform.topology.kind != "dragonfly":
+        return ""
+    return (
+        " A dragonfly's group sends to others over all its global links, at half of their "
+        "bandwidth (adaptive routes)."
+        if platform.topology.routing == "adaptive"
+        else " A dragonfly's group sends to another over the links between them (minimal routes)."
+    )
 
 
 def _quality(app: Application) -> str:

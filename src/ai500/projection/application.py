@@ -13,7 +13,9 @@ import numpy as np
 from ai500 import config as configuration
 from ai500.core import events, schema
 from ai500.core.errors import InputError
+from ai500.core.shell import quoted
 from ai500.metrics.quality import Target, target_of
+from ai500.pipeline.programs import program_of
 from ai500.profile.record import PrecisionProfile, Profile
 from ai500.projection.activations import Activations
 from ai500.projection.activations import read as read_activations
@@ -49,9 +51,9 @@ class Application:
     accelerator: str
     """Device that the run trained on."""
     ceiling_flops: float | None
-    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: none."""
+    """Measured ceiling of that device in this precision (`ai500 roofline --run`); None: unknown."""
     peak_flops: float | None
-    """Theoretical peak of that device in this precision, from the same file; None: none."""
+    """Theoretical peak of that device in this precision, from the same file; None: unknown."""
     batch_size: int
     """Images of one accelerator in a step."""
     step_seconds: float
@@ -148,7 +150,7 @@ def read(path: Path) -> Application:
     """Read a finished run of an ensemble."""
     folder = RunFolder.open(path)
     plan = run_folder.read(Plan, folder.plan)
-    if plan.search is not None:
+    if not program_of(plan).trains_class_model:
         raise InputError(
             f"{path} is a search: its models differ, so no member stands for the others.",
             path=path,
@@ -158,7 +160,7 @@ def read(path: Path) -> Application:
         raise InputError(
             f"{path} has no score: it is not finished.",
             path=path,
-            remedy=f"`ai500 resume {path}` finishes it.",
+            remedy=f"`ai500 resume {quoted(path)}` finishes it.",
         )
     _check_parallel(plan, path)
     score = run_folder.read(Score, folder.score)
@@ -335,7 +337,7 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
     assumed = f"assumed: after the forward pass, {ready:.0%} of the computation"
     if folder.profile.exists():
         profile = run_folder.read(Profile, folder.profile)
-        measured = _of_precision(profile, plan.hyperparameters.precision)
+        measured = _precision_profile(profile, plan.hyperparameters.precision)
         if measured is not None and measured.communication is None:
             basis = "profile of the run, which did not communicate"
             return _Step(measured.seconds_per_step, basis, buckets, ready, assumed)
@@ -356,12 +358,12 @@ def _step(folder: RunFolder, plan: Plan, epochs: Sequence[float]) -> _Step:
             f"{folder.path} has no profile, and its steps contain communication among "
             f"{plan.parallel_degree} accelerators: computation alone is not known.",
             path=folder.path,
-            remedy=f"Run `ai500 profile {folder.path}` first.",
+            remedy=f"Run `ai500 profile {quoted(folder.path)}` first.",
         )
     return _Step(fmean(epochs), "epochs of the run's members", buckets, ready, assumed)
 
 
-def _of_precision(profile: Profile, precision: str) -> PrecisionProfile | None:
+def _precision_profile(profile: Profile, precision: str) -> PrecisionProfile | None:
     return next((item for item in profile.precisions if item.precision == precision), None)
 
 

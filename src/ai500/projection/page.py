@@ -98,8 +98,9 @@ def sentence(answer: Answer) -> str:
             if best is None
             else f" Quality {answer.wanted_quality:g} is reached soonest by M = "
             f"{best.ensemble_size:,}, P_degree {best.parallel_degree} "
-            f"({best.accelerators:,} accelerators): "
-            f"{human_seconds(best.seconds)}."
+            f"({best.accelerators:,} accelerators): {human_seconds(best.seconds)}, in steps of "
+            f"{best.global_batch_size:,} samples; what a larger batch costs in quality is not "
+            "projected."
         )
     return text
 

@@ -70,6 +70,9 @@ class Topology:
     local_links: int = option(
         1, "links between two switches of a group (dragonfly)", minimum=1, less_than=65
     )
+    routing: Literal["adaptive", "minimal"] = option(
+        "adaptive", "routes between groups (dragonfly)"
+    )
     dimensions: int = option(3, "dimensions (torus)", minimum=1, less_than=9)
 
 
@@ -355,36 +358,8 @@ def shape(platform: Platform, nodes: int) -> dict[str, Any]:
         sides = [side for side in torus_sides(nodes, topology.dimensions) if side > 1] or [1]
         return {"kind": "torus", "sides": sides, **link}
     if topology.kind == "dragonfly":
-        group = topology.switches * topology.endpoints
-        if group % rails:
-            raise _impossible(
-                f"a group of {group} endpoints holds no whole nodes of {rails} rails."
-            )
-        groups = max(1, math.ceil(endpoints / group))
-        ports = topology.switches * topology.endpoints  # as many global ports as endpoints
-        if (groups - 1) * topology.global_links > ports:
-            raise _impossible(
-                f"{groups} groups need {(groups - 1) * topology.global_links} global links of "
-                f"each group; its {topology.switches} switches have {ports} ports for them."
-            )
-        # SimGrid joins a group to each other one at a switch of its own: where groups are more
-        # than switches, a switch stands for several with fewer endpoints each.
-        parts = [
-            count
-            for count in range(1, topology.endpoints + 1)
-            if topology.endpoints % count == 0 and topology.switches * count >= groups
-        ]
-        if not parts:
-            raise _impossible(f"{groups} groups are more than a group's {group} endpoints.")
-        return {
-            "kind": "dragonfly",
-            "groups": groups,
-            "switches": topology.switches * parts[0],
-            "endpoints": topology.endpoints // parts[0],
-            "global_links": topology.global_links,
-            "local_links": topology.local_links,
-            **link,
-        }
+        whole = max(nodes, platform.nodes) * rails
+        return {**_dragonfly(topology, endpoints, rails=rails, whole=whole), **link}
     return {"kind": "fat_tree", **_fat_tree(topology, endpoints), **link}
 
 
@@ -438,8 +413,8 @@ def part_of(
     """Return the topology in which the first `used` of so many nodes send, and their places in it.
 
     In a fat tree the used leaf switches are spread over the whole tree, so that messages between
-    them cross as many levels as in the whole. A torus keeps all sides but its last. A dragonfly
-    joins every two groups by links of their own: it is built for the used nodes alone.
+    them cross as many levels as in the whole. A torus keeps all sides but its last. The groups of a
+    dragonfly are all as near to each other: it is built for the used nodes alone.
     """
     described = shape(platform, nodes)  # refuses what is impossible as a whole
     if used == nodes:
@@ -448,7 +423,7 @@ def part_of(
         *sides, _ = described["sides"]
         return {**described, "sides": [*sides, math.ceil(used / math.prod(sides))]}, int
     if platform.topology.kind == "dragonfly":
-        return shape(platform, used), int
+        return shape(replace(platform, nodes=max(platform.nodes, nodes)), used), int
     block = max(1, platform.topology.leaf // int(described["rails"]))
     stride = max(1, (nodes // block) // math.ceil(used / block))
 
@@ -482,6 +457,48 @@ def _fat_tree(topology: Topology, endpoints: int) -> dict[str, list[int]]:
         "down": [topology.leaf, half, pods],
         "up": [1, topology.uplinks, half],
         "parallel": [1, 1, 1],
+    }
+
+
+def _dragonfly(topology: Topology, endpoints: int, *, rails: int, whole: int) -> dict[str, Any]:
+    """Return groups for so many endpoints, of a system that has `whole` of them.
+
+    Adaptive: a group sends to others over all its global links, whichever group they lead to. A
+    route through a third group takes two of them, so that they carry half of their bandwidth
+    (Kim et al., ISCA 2008, worst-case traffic). SimGrid's dragonfly routes minimally: all that one
+    group sends to another takes the links between these two.
+    """
+    group = topology.switches * topology.endpoints
+    if group % rails:
+        raise _impossible(f"a group of {group} endpoints holds no whole nodes of {rails} rails.")
+    groups, all_groups = (max(1, math.ceil(count / group)) for count in (endpoints, whole))
+    links = (all_groups - 1) * topology.global_links
+    if links > group:  # as many global ports as endpoints
+        raise _impossible(
+            f"{all_groups} groups need {links} global links of each group; its "
+            f"{topology.switches} switches have {group} ports for them."
+        )
+    if topology.routing == "adaptive":
+        if groups == 1:
+            return {"kind": "fat_tree", "down": [endpoints], "up": [1], "parallel": [1]}
+        shared = max(1, links // 2)
+        return {"kind": "fat_tree", "down": [group, groups], "up": [1, shared], "parallel": [1, 1]}
+    # SimGrid joins a group to each other one at a switch of its own: where groups are more than
+    # switches, a switch stands for several with fewer endpoints each.
+    parts = [
+        count
+        for count in range(1, topology.endpoints + 1)
+        if topology.endpoints % count == 0 and topology.switches * count >= groups
+    ]
+    if not parts:
+        raise _impossible(f"{groups} groups are more than a group's {group} endpoints.")
+    return {
+        "kind": "dragonfly",
+        "groups": groups,
+        "switches": topology.switches * parts[0],
+        "endpoints": topology.endpoints // parts[0],
+        "global_links": topology.global_links,
+        "local_links": topology.local_links,
     }
 
 

@@ -40,14 +40,14 @@ class Series:
     step_seconds: float
     """Step of one node, from its published images per second."""
     images: int
-    """Images of an accelerator in that step."""
+    """Images per accelerator in that step."""
     gradient_bytes: float
     wire_share: float
     """Bytes on the wire over gradient bytes."""
     efficiency: dict[int, float]
     """Accelerators → published FLOPS or images per second over the ideal."""
     images_at: dict[int, int]
-    """Accelerators → images of an accelerator, where they change."""
+    """Accelerators → images per accelerator, where they change."""
 
 
 @cache
@@ -130,17 +130,17 @@ def compression_rows() -> list[str]:
     detector = series()[2]
     rows = []
     for accelerators, published in COMPRESSED.items():
-        ours = rate(detector, accelerators, wire=0.5) / rate(detector, accelerators)
-        rows.append(f"| {accelerators} | {published:.1f} | {ours:.2f} |")
+        projected = rate(detector, accelerators, wire=0.5) / rate(detector, accelerators)
+        rows.append(f"| {accelerators} | {published:.1f} | {projected:.2f} |")
     return rows
 
 
 def table() -> list[str]:
-    """Return the rows of docs/projection.md: published beside ours."""
+    """Return the rows of docs/projection.md: published beside projected."""
     return [
-        f"| {item.name} | {item.source} | {accelerators} | {published:.2f} | {ours:.2f} "
-        f"| {ours - published:+.2f} |".replace("| -", "| −")
+        f"| {item.name} | {item.source} | {accelerators} | {published:.2f} | {projected:.2f} "
+        f"| {projected - published:+.2f} |".replace("| -", "| −")
         for item in series()
         for accelerators, published in item.efficiency.items()
-        for ours in [efficiency(item, accelerators)]
+        for projected in [efficiency(item, accelerators)]
     ]

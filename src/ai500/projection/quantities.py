@@ -63,7 +63,7 @@ def parse(text: str, kind: Kind, *, key: str) -> float:
 def _problem(unit: str, kind: Kind) -> str:
     if kind == "bandwidth" and re.fullmatch(r"[kKMGTP]?[bB](/s|ps|it)?", unit):
         return f"{unit!r} may mean bits or bytes, a factor of 8, or lacks “per second”."
-    others = [other for other, units in UNITS.items() if unit in units]
-    if others:
-        return f"{unit!r} is a unit of {others[0]}, not of {kind}."
+    kinds = [other for other, units in UNITS.items() if unit in units]
+    if kinds:
+        return f"{unit!r} is a unit of {kinds[0]}, not of {kind}."
     return f"{unit!r} is no unit of {kind}."

@@ -1,6 +1,6 @@
 """The process that runs SimGrid: reads a platform and rounds as JSON, prints seconds of each round.
 
-Uses only what SimGrid 3.32 (Debian 12) and 4.1 (PyPI) share.
+Runs with SimGrid 3.32 (Debian 12) to 4.1 (PyPI).
 """
 
 from __future__ import annotations
@@ -22,42 +22,53 @@ OPTIONS = (
 
 def build(simgrid: Any, engine: Any, shape: dict[str, Any]) -> list[Any]:
     """Build the topology; return its endpoints."""
+    root = engine.netzone_root
+    # SimGrid 4 renamed the functions that build a platform; the old names raise there.
+    new = hasattr(root, "add_netzone_torus")
     hosts: list[Any] = []
 
-    def create(zone: Any, _coordinates: list[int], index: int) -> tuple[Any, None]:
-        host = zone.create_host(f"endpoint{index}", 1e9)
+    def create_host(zone: Any, _coordinates: list[int], index: int) -> Any:
+        host = (zone.add_host if new else zone.create_host)(f"endpoint{index}", 1e9)
         host.seal()
         hosts.append(host)
-        return host.netpoint, None
+        return host if new else (host.netpoint, None)
 
     def limit(zone: Any, _coordinates: list[int], index: int) -> Any:
         # Endpoint 0 is the file system, whose own link is the network's.
         rate = shape["limit"] if 0 < index < shape["down"][0] else shape["bytes_per_second"]
-        link = zone.create_link(f"limit{index}", rate)
+        link = (zone.add_link if new else zone.create_link)(f"limit{index}", rate)
         link.seal()
         return link
 
-    callbacks = simgrid.ClusterCallbacks(create, None, limit if "limit" in shape else None)
-    root = engine.netzone_root
+    limiter = limit if "limit" in shape else None
     duplex = simgrid.Link.SharingPolicy.SPLITDUPLEX
     link = shape["bytes_per_second"], shape["latency_seconds"], duplex
-    zones = simgrid.NetZone
-    if shape["kind"] == "torus":
-        zone = zones.create_torus_zone("network", root, shape["sides"], callbacks, *link)
-    elif shape["kind"] == "dragonfly":
-        parameters = simgrid.DragonflyParams(
-            (shape["groups"], shape["global_links"]),
-            (1, 1),
-            (shape["switches"], shape["local_links"]),
-            shape["endpoints"],
-        )
-        zone = zones.create_dragonfly_zone("network", root, parameters, callbacks, *link)
+    kind, parameters = _parameters(shape)
+    if new:
+        zone = getattr(root, f"add_netzone_{kind}")("network", *parameters, *link)
+        zone.set_host_cb(create_host)
+        if limiter:
+            zone.set_limiter_cb(limiter)
     else:
-        down = shape["down"]
-        parameters = simgrid.FatTreeParams(len(down), down, shape["up"], shape["parallel"])
-        zone = zones.create_fatTree_zone("network", root, parameters, callbacks, *link)
+        described = {"fatTree": simgrid.FatTreeParams, "dragonfly": simgrid.DragonflyParams}
+        callbacks = simgrid.ClusterCallbacks(create_host, None, limiter)
+        zone = getattr(simgrid.NetZone, f"create_{kind}_zone")(
+            "network", root, described.get(kind, list)(*parameters), callbacks, *link
+        )
     zone.seal()
     return hosts
+
+
+def _parameters(shape: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return SimGrid's name of the topology, and what describes it."""
+    if shape["kind"] == "torus":
+        return "torus", (shape["sides"],)
+    if shape["kind"] == "dragonfly":
+        groups = shape["groups"], shape["global_links"]
+        switches = shape["switches"], shape["local_links"]
+        return "dragonfly", (groups, (1, 1), switches, shape["endpoints"])
+    down = shape["down"]
+    return "fatTree", (len(down), down, shape["up"], shape["parallel"])
 
 
 def main() -> None:
@@ -74,15 +85,20 @@ def main() -> None:
     def replay() -> None:
         for flows in job["rounds"]:
             begin = engine.clock
-            simgrid.Comm.wait_all(
-                [
-                    simgrid.Comm.sendto_async(hosts[sender], hosts[receiver], size)
-                    for sender, receiver, size in flows
-                ]
-            )
+            sent = [
+                simgrid.Comm.sendto_async(hosts[sender], hosts[receiver], size)
+                for sender, receiver, size in flows
+            ]
+            if hasattr(simgrid, "ActivitySet"):  # since 3.35
+                simgrid.ActivitySet(sent).wait_all()
+            else:
+                simgrid.Comm.wait_all(sent)
             seconds.append(engine.clock - begin)
 
-    simgrid.Actor.create("rounds", hosts[0], replay)
+    if hasattr(hosts[0], "add_actor"):  # since 4.0
+        hosts[0].add_actor("rounds", replay)
+    else:
+        simgrid.Actor.create("rounds", hosts[0], replay)
     engine.run()
     print(json.dumps(seconds))
 

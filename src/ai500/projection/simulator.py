@@ -23,7 +23,11 @@ from ai500.projection.platform import FOLDED_NODES, Platform, endpoint, part_of
 from ai500.projection.traffic import Round
 
 WORKER = Path(__file__).with_name("simulation_worker.py")
-INSTALL = "Install it: pip install 'ai500[project]', or Debian's python3-simgrid (apt install)."
+INSTALL = (
+    "Install Debian's python3-simgrid (apt install), or build SimGrid with CMake, Boost and a C++ "
+    "compiler: pip install 'pybind11<3' setuptools, then "
+    "pip install --no-build-isolation 'ai500[project]'."
+)
 
 
 @cache

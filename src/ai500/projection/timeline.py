@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 MOST_MTBFS = 3.0
-"""Length of a segment between checkpoints, in MTBFs, from which a member hardly gets ahead."""
+"""Longest time between two checkpoints, in MTBFs: beyond it a member makes hardly any progress."""
 MOST_FAILURES = 10_000
 """Failures of a member that are drawn at most."""
 

@@ -5,24 +5,25 @@ The score of an entry is recomputed from the submission's raw events.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from ai500.core.errors import RuleError
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.metrics.quality import quality_ratio
-from ai500.records import Score, TrainRecord, require
-from ai500.records.findings import Judgement, LayerVerdict
+from ai500.records import TrainRecord, require
+from ai500.records.findings import LayerVerdict
 from ai500.report.run_data import RunData
 from ai500.report.summary import trial_range
 from ai500.submission.manifest import Info
 from ai500.workloads.protocol import load_workload
 
-# Figures above it, or below its inverse, are not measurements.
-LARGEST = 1e30
 # Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
+# Characters of the names of an entry's devices and framework in the list; each member and node of a
+# submission may name another.
+MAX_SHOWN = 200
 # Packages of the frameworks that train members, as records name their versions.
-FRAMEWORK_PACKAGES = ("torch", "jax", "tensorflow", "mindspore")
+FRAMEWORK_PACKAGES = ("torch", *OTHER_FRAMEWORKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,32 +189,6 @@ class Judged:
         return result
 
 
-def rejection_reasons(score: Score, judgement: Judgement) -> list[str]:
-    """Return the reasons why a run is not a valid result; empty: it is valid."""
-    return [finding.cited for finding in judgement.violations] or _impossible(score)
-
-
-def _impossible(score: Score) -> list[str]:
-    """List the main figures that are not plausible positive numbers."""
-    figures = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
-    return [
-        f"{name} is {'not measured' if value is None else f'{value:g}'}: not a plausible positive "
-        "number"
-        for name, value in figures.items()
-        if value is None or not 1 / LARGEST <= value <= LARGEST
-    ]
-
-
-def implausible(entry: Entry) -> list[str]:
-    """List the figures that no machine reaches, and that can't be drawn, sorted or written."""
-    figures = {field.name: getattr(entry, field.name) for field in dataclasses.fields(Entry)}
-    return [
-        f"{name} is {value:g}: not a plausible number"
-        for name, value in figures.items()
-        if isinstance(value, float) and not abs(value) <= LARGEST
-    ]
-
-
 def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry:
     """Make the entry of a valid submission."""
     score, plan = data.score, data.plan
@@ -261,7 +236,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
 def framework(record: TrainRecord) -> str:
     """Return the framework that trained the members, with its version."""
     names = (name for name in FRAMEWORK_PACKAGES if name in record.versions)
-    return next((f"{name} {record.versions[name]}" for name in names), "unknown")
+    return _short(next((f"{name} {record.versions[name]}" for name in names), "unknown"))
 
 
 def accelerator(data: RunData) -> str:
@@ -271,6 +246,11 @@ def accelerator(data: RunData) -> str:
     """
     if data.plan.device == "cpu":
         models = dict.fromkeys(node.processors.model for node in data.nodes)
-        return f"CPU: {', '.join(filter(None, models)) or data.system.cpu}"
+        return _short(f"CPU: {', '.join(filter(None, models)) or data.system.cpu}")
     names = dict.fromkeys(record.device_name for record in data.members.values())
-    return ", ".join(names)
+    return _short(", ".join(names))
+
+
+def _short(text: str) -> str:
+    """Cut a text that everybody's list shows; the entry's page has it whole."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

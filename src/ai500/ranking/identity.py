@@ -70,13 +70,15 @@ def rhythm(log: Iterable[Event]) -> tuple[str, tuple[int, ...]]:
 def _intervals(log: Iterable[Event]) -> Iterator[tuple[str, str, int]]:
     """Yield kind and place of each event that times the work, and the microseconds before it.
 
-    The place is the epoch, and in a search the model. An event that is logged again has no place
-    of its own.
+    The place is the epoch, and in a search the model by its order, whatever its name. An event that
+    is logged again has no place of its own.
     """
     times: dict[tuple[str, str], float] = {}
+    models: dict[str, int] = {}
     for event in log:
         if event["event"] in KINDS and isinstance(event.get("monotonic"), int | float):
-            place = f"{event.get('epoch')} {event.get('model')}"
+            model = models.setdefault(str(event.get("model")), len(models))
+            place = f"{event.get('epoch')} {model}"
             times.setdefault((event["event"], place), event["monotonic"])
     for (_, earlier), ((kind, place), later) in itertools.pairwise(times.items()):
         yield kind, place, round(1e6 * (later - earlier))

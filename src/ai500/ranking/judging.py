@@ -32,7 +32,7 @@ from ai500.data.resumable_work import available_cores
 from ai500.data.store import cache_folder
 from ai500.ranking.entries import Judged, Rejected
 from ai500.ranking.judge_server import OUT_OF_MEMORY, Answer, Limits, Request
-from ai500.ranking.read import file_sha256
+from ai500.ranking.read import archive_sha256
 from ai500.submission import manifest, signing
 from ai500.submission.archive import printable
 
@@ -183,7 +183,7 @@ def failure(answer: Answer, limits: Limits) -> str:
 def sha256_of(path: Path) -> str | None:
     """Return the SHA-256 of a regular file; None: it can't be read, which its judge reports."""
     try:
-        return file_sha256(path)
+        return archive_sha256(path)
     except (OSError, InputError):
         return None
 

@@ -10,6 +10,7 @@ A pattern that every run has agrees among a submission's own members too.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -23,6 +24,9 @@ Floats = NDArray[np.float64]
 
 MIN_MEMBERS = 3
 """Members that show how trainings of a submission differ; with fewer nothing is compared."""
+MAX_MEMBERS = 256
+"""Members of one submission that are compared: every pair of two submissions' is, and the list that
+compares them has no limit of time. A copy of a larger ensemble has many more than two."""
 MIN_COPIES = 2
 """A single member may agree by chance: two of a submission have to."""
 MIN_INTERVAL_MICROSECONDS = 1000.0
@@ -34,6 +38,8 @@ at least half of a copy's are."""
 # Chance of at most 1e-8 for a pair of members, of its square for two; successive differences share
 # an interval, which costs a factor of √2 for each.
 LEAST_EVIDENCE, EVIDENCE_PER_DIFFERENCE = 18.4, 0.35
+RESOLUTION_MICROSECONDS = 2.0
+"""Smaller differences of two intervals, each rounded to a microsecond, show nothing."""
 MAX_NULL_VALUES = 20_000
 PORTION = 1_000_000
 """Differences that are in memory at once."""
@@ -51,15 +57,21 @@ def near_copies(claims: Sequence[Claim]) -> Iterator[tuple[int, int, set[tuple[i
         for (first, one), (second, other) in itertools.combinations(enumerate(members), 2):
             # By the differences within either: those of a forger's own members say what he likes.
             pairs = {} if (model := trainings[first]) is None else model.copies(other)
-            if len(pairs) < MIN_COPIES and (model := trainings[second]) is not None:
+            copies = set(pairs.values())
+            if len(copies) < MIN_COPIES and (model := trainings[second]) is not None:
                 pairs = {copy: original for original, copy in model.copies(one).items()}
-            if len(pairs) >= MIN_COPIES:
-                copies = {(other[copy].trial, other[copy].member) for copy in pairs.values()}
-                yield positions[first], positions[second], copies
+                copies = set(pairs.values())
+            if len(copies) >= MIN_COPIES:
+                named = {(other[copy].trial, other[copy].member) for copy in copies}
+                yield positions[first], positions[second], named
 
 
 def _members(claim: Claim, sequence: str) -> list[MemberWork]:
-    return [work for work in claim.work if work.sequence == sequence]
+    """Return the members with that sequence of events; of very many a fixed sample."""
+    members = [work for work in claim.work if work.sequence == sequence]
+    if len(members) <= MAX_MEMBERS:
+        return members
+    return random.Random(len(members)).sample(members, MAX_MEMBERS)
 
 
 @dataclass(frozen=True)
@@ -73,17 +85,23 @@ class _Trainings:
     nulls: Sequence[Floats]
     """Differences of steps between pairs of members, in rising order, for each kind of pair."""
     close: float
+    resolution: float
+    """Difference of two steps, relative to a member's total, below which they are equal."""
 
     @classmethod
     def of(cls, members: Sequence[MemberWork]) -> Self | None:
         """Return the trainings of members; None: their logs are too short."""
-        timed = np.median(_intervals(members), axis=0) >= MIN_INTERVAL_MICROSECONDS
+        intervals = _intervals(members)
+        timed = np.median(intervals, axis=0) >= MIN_INTERVAL_MICROSECONDS
         steps = _steps(members, timed)
         if steps.shape[1] < MIN_DIFFERENCES:
             return None
-        nulls = [_differences(steps, pairs) for pairs in _pairs_within(members) if pairs]
+        total = float(np.median(intervals[:, timed].sum(axis=1)))
+        resolution = RESOLUTION_MICROSECONDS / max(total, 1.0)
+        pairs_within = [pairs for pairs in _pairs_within(members) if pairs]
+        nulls = [np.maximum(_differences(steps, pairs), resolution) for pairs in pairs_within]
         close = min(float(null[int(CLOSE * len(null))]) for null in nulls)
-        return cls(timed, steps, nulls, close)
+        return cls(timed, steps, nulls, close, resolution)
 
     def copies(self, others: Sequence[MemberWork]) -> dict[int, int]:
         """Return places of members of this submission → those of their copies in another."""
@@ -93,6 +111,7 @@ class _Trainings:
         portion = max(1, PORTION // self.steps.size)
         for start in range(0, len(others), portion):
             apart = np.abs(other_steps[start : start + portion, None] - self.steps)
+            apart = np.maximum(apart, self.resolution)
             alike = (apart <= self.close).sum(axis=2) >= count / 2
             for place, original in np.argwhere(alike).tolist():
                 evidence = min(_evidence(apart[place, original], null) for null in self.nulls)
@@ -113,7 +132,7 @@ def _steps(members: Sequence[MemberWork], timed: NDArray[np.bool_]) -> Floats:
 
 
 def _pairs_within(members: Sequence[MemberWork]) -> Iterator[list[tuple[int, int]]]:
-    """Yield pairs of a submission's members: all, and those of one number in two trials.
+    """Yield two lists of pairs of members: all pairs, and the pairs of one member in two trials.
 
     A member may have a pattern that repeats in every run, such as a node that slows down as it gets
     warm: it repeats in every trial too.

@@ -27,7 +27,6 @@ from ai500.report.meter_section import power_section
 from ai500.report.page import environment
 from ai500.report.run_data import RunData
 from ai500.report.section import (
-    Block,
     Figure,
     Folded,
     Grid,
@@ -42,6 +41,7 @@ from ai500.roofline.place_run import place_run
 from ai500.roofline.records import RunPlacement
 from ai500.rules.decisions import DECISIONS
 from ai500.rules.layers import LAYERS
+from ai500.submission import manifest
 from ai500.submission.archive import printable
 from ai500.submission.manifest import NOTES, Info
 
@@ -237,21 +237,28 @@ def roofline_section(run: RunFolder) -> Section | None:
     """
     if not run.roofline.is_file():
         return None
-    blocks: list[Block]
     try:
-        submitted = run_folder.read(RunPlacement, run.roofline)
-        placement = place_run(
-            run, submitted.ceilings, memory_bytes_per_second=submitted.memory_bytes_per_second
-        )
-        blocks = [
-            Paragraph("The ceilings are as submitted; the run's points are recomputed."),
-            Grid(roofline_page.placement_figures(placement)),
-            roofline_page.placement_table(placement),
-        ]
+        with manifest.contradictions_as_errors("roofline.json"):
+            submitted = run_folder.read(RunPlacement, run.roofline)
+            placement = place_run(
+                run, submitted.ceilings, memory_bytes_per_second=submitted.memory_bytes_per_second
+            )
+            section = Section(
+                "Roofline",
+                [
+                    Paragraph("The ceilings are as submitted; the run's points are recomputed."),
+                    Grid(roofline_page.placement_figures(placement)),
+                    roofline_page.placement_table(placement),
+                ],
+            )
+            drawn(section)  # ceilings that can't be drawn cost the drawing alone
+            return section
     except AI500Error as error:
-        folder = str(run.path)
-        blocks = [Paragraph(f"Not shown: {printable(str(error).replace(folder, 'the run'))}")]
-    return Section("Roofline", blocks)
+        return Section("Roofline", [_not_shown(run, error)])
+
+
+def _not_shown(run: RunFolder, error: AI500Error) -> Paragraph:
+    return Paragraph(f"Not shown: {printable(str(error).replace(str(run.path), 'the run'))}")
 
 
 def drawn(section: Section | None) -> tuple[Drawing, ...]:
@@ -273,7 +280,31 @@ def body(
     *,
     roofline: Section | None,
 ) -> str:
-    """Render the part of an entry's page that depends on the submission alone."""
+    """Render the part of an entry's page that depends on the submission alone.
+
+    What can't be drawn of a valid result is left out: its rank does not depend on a figure.
+    """
+    try:
+        with manifest.contradictions_as_errors(origin.file):
+            return _whole_body(run, data, judgement, info, origin, roofline=roofline)
+    except manifest.SubmissionError as error:
+        sections = [
+            Section("Score", [_not_shown(run, error)]),
+            _layers_section(judgement),
+            _identity_section(data, info, origin),
+        ]
+        return _environment().get_template("entry_body.html").render(summary=[], sections=sections)
+
+
+def _whole_body(
+    run: RunFolder,
+    data: RunData,
+    judgement: Judgement,
+    info: Info,
+    origin: Origin,
+    *,
+    roofline: Section | None,
+) -> str:
     program = program_report(data)
     score, *sections_after_score = program.sections
     recomputed = Paragraph("Recomputed from the submission's raw events.")

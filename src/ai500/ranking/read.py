@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
-from typing import cast
 
 from ai500.core.errors import AI500Error
-from ai500.core.reading import open_regular
+from ai500.core.reading import file_sha256
 from ai500.ranking import pages
 from ai500.ranking.entries import (
     Claim,
@@ -17,17 +14,15 @@ from ai500.ranking.entries import (
     Origin,
     Ranked,
     Rejected,
-    implausible,
     make_entry,
-    rejection_reasons,
 )
 from ai500.ranking.identity import work_of
-from ai500.records import Plan, Score, run_folder
+from ai500.records import Plan, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
 from ai500.report.run_data import read_run_data
 from ai500.submission import manifest
-from ai500.submission.archive import printable
+from ai500.submission.archive import MAX_ARCHIVE_BYTES, printable
 from ai500.submission.verify import Verification, recompute
 
 DIFFERENCES_SHOWN = 20
@@ -36,7 +31,7 @@ DIFFERENCES_SHOWN = 20
 def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
     """Judge one file; any exception but a lack of memory is a reason to reject it."""
     try:
-        sha256 = file_sha256(path)
+        sha256 = archive_sha256(path)
         with manifest.open_submission(path, trusted_keys=trusted_keys) as submission:
             result = judge(submission, name=name, sha256=sha256)
             if isinstance(result, Rejected):
@@ -68,10 +63,7 @@ def judge(submission: manifest.Submission, *, name: str, sha256: str) -> Ranked 
         origin = Origin(name, sha256, submission.signed, submission.signature)
         try:
             with manifest.contradictions_as_errors(name):
-                result = rank_run(submission.run, info, origin, submission.fingerprint)
-            if isinstance(result, Ranked):
-                return result
-            reasons += result
+                return rank_run(submission.run, info, origin, submission.fingerprint)
         except AI500Error as error:
             # The temporary folder is meaningless to a reader, and differs each time.
             folder = str(submission.run.path)
@@ -81,16 +73,12 @@ def judge(submission: manifest.Submission, *, name: str, sha256: str) -> Ranked 
 
 def rank_run(
     run: RunFolder, info: manifest.Info, origin: Origin, fingerprint: str | None
-) -> Ranked | list[str]:
-    """Make an entry of a confirmed submission's run, or return the reasons against it."""
+) -> Ranked:
+    """Make an entry of a valid submission's run."""
     # As recomputed: a confirmed submission contains the same.
     judgement = run_folder.read(Judgement, run.judgement)
-    if reasons := rejection_reasons(run_folder.read(Score, run.score), judgement):
-        return reasons
     data = read_run_data(run)
     entry = make_entry(data, info, sha256=origin.sha256, signed=origin.signed)
-    if reasons := implausible(entry):
-        return reasons
     work = tuple(work_of(run, run_folder.read(Plan, run.plan)))
     claim = Claim(origin.file, origin.sha256, fingerprint, work)
     roofline = pages.roofline_section(run)
@@ -106,7 +94,9 @@ def differing_values(verification: Verification) -> Iterator[str]:
         yield f"{more:,} more values do not follow from the raw events"
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file; a pipe or a device is an InputError."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+def archive_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file that is no larger than a submission may be.
+
+    The process that calls this has no limits of its own.
+    """
+    return file_sha256(path, limit=MAX_ARCHIVE_BYTES)

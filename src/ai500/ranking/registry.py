@@ -149,9 +149,9 @@ class Decisions:
             return ""
         return f"decided by the committee on {decision.date or 'an unknown day'}: {decision.reason}"
 
-    def settles(self, one: str, other: str) -> bool:
+    def settles(self, first: str, other: str) -> bool:
         """Return True if one decision is about both."""
-        decision = self.last.get(one)
+        decision = self.last.get(first)
         return decision is not None and other in decision.submissions
 
 

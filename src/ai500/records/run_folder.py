@@ -43,6 +43,7 @@ from ai500.core import atomic, reading, schema, sealed_json
 from ai500.core.errors import EnvironmentLacksError, InputError, RunFolderError
 from ai500.core.processes import is_running
 from ai500.core.reading import open_regular, require_regular
+from ai500.core.shell import quoted
 from ai500.core.source import Checkout
 from ai500.records import JobRecord, Plan, RunState, TrialScore
 
@@ -240,9 +241,10 @@ class RunFolder:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Hold the run's lock: one process at a time works in a run folder."""
+        path = quoted(self.path)
         return locked(
             self.lock_file,
-            remedy=f"`ai500 status {self.path}` shows it, `ai500 cancel {self.path}` ends it.",
+            remedy=f"`ai500 status {path}` shows it, `ai500 cancel {path}` ends it.",
         )
 
     def owner(self) -> str | None:
@@ -280,7 +282,8 @@ def _require_new(path: Path) -> None:
         raise RunFolderError(
             f"{path} already holds a run.",
             path=path,
-            remedy=f"`ai500 resume {path}` continues it; choose another --out for a new run.",
+            remedy=f"`ai500 resume {quoted(path)}` continues it; "
+            "choose another --out for a new run.",
         )
     is_circle = path.is_symlink() and not path.exists()
     if is_circle or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
@@ -424,7 +427,7 @@ def _read_sealed(path: Path) -> tuple[Any, bool]:
     try:
         return sealed_json.unseal(reading.read_json(path))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise RunFolderError(f"{path} is missing.", path=path) from error
+        raise RunFolderError(f"{path} is missing.", path=path, remedy=_remedy(path)) from error
     except OSError as error:
         raise RunFolderError(f"{path} can't be read: {error.strerror}.", path=path) from error
     except InputError as error:
@@ -442,10 +445,11 @@ def _require_intact(path: Path, intact: bool) -> None:
 
 
 def _remedy(path: Path) -> str:
-    """Return what mends a damaged record: `resume` writes again what follows from other files."""
+    """Return what mends a missing or damaged record: `resume` repeats what follows from others."""
     run = next((folder for folder in path.parents if (folder / "run.json").exists()), None)
     if run is not None and path.name in REPEATABLE:
-        return f"To write it again: rm {path} && ai500 resume {run}"
+        removal = f"rm {quoted(path)} && " if path.exists() else ""
+        return f"To write it again: {removal}ai500 resume {quoted(run)}"
     return "Restore the file from a backup, or start a new run."
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ai500.core.shell import quoted
+
 ExitCause = Literal[
     "out_of_memory", "signal", "time_limit", "node_failure", "preempted", "not_started",
     "environment", "input", "error",
@@ -95,7 +97,7 @@ def describe_exit(cause: ExitCause | None, exit_code: int | None) -> str:
 
 def exit_remedy(cause: ExitCause | None, *, run: str) -> str:
     """Return what to do after a failure; a resume alone does not mend every cause."""
-    resume = f"`ai500 resume {run}`"
+    resume = f"`ai500 resume {quoted(run)}`"
     if cause == "out_of_memory":
         return (
             "A resume alone would run out of memory again: give the job more memory and then "

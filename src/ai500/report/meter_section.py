@@ -57,7 +57,9 @@ def read_meter_view(run: RunData) -> MeterView:
     folder = run.trial_folder.meters
     return MeterView(
         curves=meter_curves(read_meters(folder), window),
-        energy=trial_energy(read_meters(folder), window, nodes_of_members=nodes),
+        energy=trial_energy(
+            read_meters(folder), window, nodes_of_members=nodes, device=run.plan.device
+        ),
         seconds=seconds,
     )
 

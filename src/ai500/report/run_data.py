@@ -17,7 +17,7 @@ from ai500.core.errors import RunFolderError
 from ai500.core.events import Event
 from ai500.core.reading import MAX_TEXT_BYTES, parse_toml, read_bytes
 from ai500.inventory.description import NodeDescription
-from ai500.inventory.node import recorded_nodes
+from ai500.inventory.node import merged_nodes, recorded_nodes
 from ai500.metrics.node_health import Sign, trial_signs
 from ai500.parallel.sharing import describe_strategies
 from ai500.records import (
@@ -36,6 +36,7 @@ from ai500.records import (
 from ai500.records.findings import Finding, Judgement
 from ai500.records.run_folder import RunFolder, TrialFolder
 from ai500.report.history import MemberHistory, member_histories
+from ai500.rules.evidence import Evidence, TrialEvidence
 
 T = TypeVar("T")
 
@@ -88,14 +89,15 @@ class RunData:
         return self.folder.trial(self.shown.trial)
 
 
-def read_run_data(run: RunFolder) -> RunData:
-    """Read the records of a scored run."""
+def read_run_data(run: RunFolder, evidence: Evidence | None = None) -> RunData:
+    """Read the records of a scored run; events and members are those of the evidence, if given."""
     score, plan = run_folder.read(Score, run.score), run_folder.read(Plan, run.plan)
-    log = list(events.read_checked(run.events))
+    log = evidence.events if evidence else list(events.read_checked(run.events))
     shown = score.shown_trial
     number = shown.trial
     trial = run.trial(number)
-    folders = {member: trial.member(member) for member in range(plan.ensemble_size)}
+    judged_trials = evidence.trials if evidence else ()
+    judged = next((each for each in judged_trials if each.trial == number), None)
     config = _text(run.config)
     starts = (event.get("wall") for event in log if event["event"] == "trial_start")
     return RunData(
@@ -121,18 +123,30 @@ def read_run_data(run: RunFolder) -> RunData:
             for other in score.trials
             if other.complete and other.trial != number
         },
-        members={
-            member: run_folder.read(TrainRecord, folder.record)
-            for member, folder in folders.items()
-            if folder.record.exists()
-        },
+        members=_members(trial, plan, judged),
         bootstraps={record.member: record for record in _all(BootstrapRecord, trial.bootstraps)},
         placements=_all(Placement, trial.placement),
         jobs={job.member: job for job in _all(JobRecord, trial.jobs)},
         hosts=trial.hosts_of_members(),
-        nodes=recorded_nodes(run),
-        signs=trial_signs(run, plan, log, trial=number),
+        nodes=merged_nodes([node for _, node in each.nodes] for each in evidence.trials)
+        if evidence
+        else recorded_nodes(run),
+        signs=judged.signs if judged else trial_signs(run, plan, log, trial=number),
     )
+
+
+def _members(
+    trial: TrialFolder, plan: Plan, judged: TrialEvidence | None
+) -> dict[int, TrainRecord]:
+    members = range(plan.ensemble_size)
+    if judged:
+        return {record.member: record for record in judged.members if record.member in members}
+    records = {member: trial.member(member).record for member in members}
+    return {
+        member: run_folder.read(TrainRecord, record)
+        for member, record in records.items()
+        if record.exists()
+    }
 
 
 def _missing(run: RunFolder, score: Score) -> dict[int, Sequence[int]]:

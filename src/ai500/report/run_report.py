@@ -17,6 +17,7 @@ from ai500.report.section import Block, Section
 from ai500.report.section_files import read_sections
 from ai500.report.summary import accelerators, verdict
 from ai500.rules.decisions import DECISIONS
+from ai500.rules.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,15 @@ class ProgramReport:
 ReportProgram = Callable[[RunData], ProgramReport]
 
 
-def write_report(run: RunFolder, program: ReportProgram) -> None:
-    """Write `report.html` from the run's records."""
-    write_text(run.report, render(report_page(read_run_data(run), program)))
+def write_report(
+    run: RunFolder, program: ReportProgram, *, evidence: Evidence | None = None
+) -> None:
+    """Write `report.html` from the run's records; those of the evidence are not read again."""
+    write_text(run.report, render(report_page(read_run_data(run, evidence), program)))
 
 
 def report_page(run: RunData, program: ReportProgram) -> Page:
-    """Put the page together."""
+    """Build the page of a run's report."""
     plan, part = run.plan, program(run)
     sections = [
         *part.sections,

@@ -14,11 +14,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ai500.automl.program import SEARCH
 from ai500.core import events
 from ai500.core.errors import AI500Error, EnvironmentLacksError, InputError
 from ai500.core.schema import SchemaError
 from ai500.operations.shipped import shipped_operations
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import program_of
 from ai500.records import Operations, Plan, System, TrainRecord, TrialScore, require, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.roofline import links, traffic
@@ -163,7 +165,7 @@ def read_run(folder: RunFolder) -> RunFacts:
         traffic_source=counts[0][1],
         **_step_operations(plan, members[0], scored),
     )
-    return facts if plan.search is None else _of_search(facts, folder)
+    return _search_facts(facts, folder) if program_of(plan) is SEARCH else facts
 
 
 def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _step_operations(plan: Plan, member: TrainRecord, scored: Operations) -> dic
     }
 
 
-def _of_search(facts: RunFacts, folder: RunFolder) -> RunFacts:
+def _search_facts(facts: RunFacts, folder: RunFolder) -> RunFacts:
     """Replace what a single model's record can't say of a search's models."""
     plan, trial = facts.plan, facts.score.trial
     recorded = [event for event in events.read(folder.events) if event.get("trial") == trial]

@@ -126,7 +126,7 @@ class Evidence:
     events: Sequence[Event] = ()
     system: System | None = None
     ceilings: Ceilings | None = None
-    """None: no roofline was submitted."""
+    """Measured ceilings of the system; None: no roofline was submitted."""
     model: ModelIdentity | None = None
     """Identity of the class's own model; None: it does not ship with the package."""
     quality_direction: Direction = "higher"

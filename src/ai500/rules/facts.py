@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ai500.core import plugins, units
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
 from ai500.records import TrainRecord
 from ai500.rules.evidence import Evidence, Fact, effective, optimizer_groups
 from ai500.train.choices import OPTIMIZERS_WITH
@@ -35,8 +36,6 @@ OPTIMIZER_CLASSES = {
     "lars": "ai500.train.optimizers.LARS",
     "lamb": "ai500.train.optimizers.LAMB",
 }
-# Frameworks with a backend that comes with ai500; the tests hold their updates equal to torch's.
-OTHER_FRAMEWORKS = ("jax", "tensorflow", "mindspore")
 # Characters of a SHA-256 that are shown; all are compared.
 DIGEST_LENGTH = 16
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")

@@ -6,9 +6,10 @@ the bounds is found only by a rerun. docs/verification.md lists which forgeries 
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -17,9 +18,16 @@ from ai500.core.clocks import MAX_DRIFT, Clocks, Measurement, host_of
 from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.core.units import human_seconds, human_si
 from ai500.inventory.description import Processors
-from ai500.inventory.peaks import data_sheet, known_instructions, largest_flops, processor_flops
+from ai500.inventory.peaks import (
+    data_sheet,
+    data_sheets,
+    known_instructions,
+    largest_flops,
+    processor_flops,
+)
 from ai500.metrics.node_health import timed_epochs
-from ai500.records import TrialScore
+from ai500.metrics.quality import quality_ratio
+from ai500.records import ScoreFigures, TrialScore
 from ai500.rules.evidence import Evidence, TrialEvidence, effective
 from ai500.rules.record_rules import is_script, members_with_events
 from ai500.rules.rule import RUN_AGAIN, Observation, rule
@@ -40,6 +48,8 @@ LEAST_FIRST_EPOCH_SHARE = 0.05
 MAX_AFTER_SECONDS, MAX_AFTER_SHARE = 60.0, 0.05
 # Reading the state and the event's clock are two calls.
 SAME_MOMENT_SECONDS = 1.0
+# `sbatch` of a busy controller returns after the job has begun.
+MAX_SUBMISSION_SECONDS = 600.0
 # NTP keeps hosts of a cluster within milliseconds; without it they are minutes apart.
 MAX_HOSTS_APART_SECONDS = 600.0
 # NTP slews a clock by at most 5e-4; a correction at start-up is a step.
@@ -49,6 +59,13 @@ MAX_SLEW, MAX_STEP_SECONDS = 1e-3, 1.0
 LEAST_POWER_SHARE, LEAST_NODE_WATTS = 0.05, 1.0
 # A power limit holds for an average over milliseconds.
 LIMIT_MARGIN = 1.5
+# At lower clocks a device computes up to twice as much per watt as its data sheet's peak does.
+LOW_CLOCK_GAIN = 2.0
+# Eq. 8 has no bound where lower is better: an error of a hundredth would be a score × 10¹⁰. The
+# target is what the class's reference ensemble reached on the same data in as many epochs.
+LARGEST_QUALITY_RATIO = 4.0
+# Figures above it, or below its inverse, are not measurements.
+LARGEST_FIGURE = 1e30
 # Two members never have the same loss in half of their epochs: other bootstraps, other weights.
 COPIED_SHARE = 0.5
 MICROSECONDS = 6
@@ -175,7 +192,7 @@ def whole_first_epoch(evidence: Evidence) -> Iterator[Observation]:
 
 @rule(source="decision D6")
 def window_as_controlled(evidence: Evidence) -> Iterator[Observation]:
-    """Train between the trial's start and its aggregation, by the controller's own clock."""
+    """Train within the trial and within a member's jobs, by the controller's own clock."""
     for trial in evidence.trials:
         events = evidence.events_by_trial.get(trial.trial, [])
         starts = [event for event in events if event["event"] == "trial_start"]
@@ -196,20 +213,54 @@ def window_as_controlled(evidence: Evidence) -> Iterator[Observation]:
                 "controller's events 'trial_start' and 'aggregate'",
                 RUN_AGAIN,
             )
+        yield from _outside_of_jobs(trial.trial, events, clocks)
+
+
+def _outside_of_jobs(trial: int, events: Sequence[Event], clocks: Clocks) -> Iterator[Observation]:
+    """Yield members that trained before a job of theirs was submitted, or after all had ended.
+
+    The start of a job is not compared: the controller sees it with its next query.
+    """
+    jobs: dict[Any, list[Event]] = {}
+    training: dict[Any, list[Event]] = {}
+    for event in events:
+        if event["event"] in ("job_submitted", "job_ended"):
+            jobs.setdefault(event.get("member"), []).append(event)
+        elif event["event"] in TRAINING_EVENTS:
+            training.setdefault(event.get("member"), []).append(event)
+    for member, own in training.items():
+        logged = jobs.get(member, [])
+        submitted = [event for event in logged if event["event"] == "job_submitted"]
+        ended = [event for event in logged if event["event"] == "job_ended"]
+        if not submitted:
+            message = f"trial {trial}: no event says when a job of member {member} was submitted"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+            continue
+        bounds = [(own[0], submitted[0], own[0], MAX_SUBMISSION_SECONDS)]
+        # A controller that was stopped does not see the end of its last job.
+        if ended and len(ended) >= len(submitted):
+            bounds.append((own[-1], own[-1], ended[-1], SAME_MOMENT_SECONDS))
+        for event, first, last, most in bounds:
+            if _outside(event, first, last, clocks) > most:
+                yield Observation(
+                    f"trial {trial}: {event['event']!r} of member {member} is outside of its jobs, "
+                    "by the controller's events",
+                    RUN_AGAIN,
+                )
 
 
 def _outside(event: Event, start: Event, result: Event, clocks: Clocks) -> float:
     """Return the seconds by which an event is outside of an interval; at most 0 inside."""
-    clock, allowed, bounds = "monotonic", 0.0, []
-    if host_of(event) != host_of(start) or host_of(event) != host_of(result):
+    clock, allowed = "monotonic", 0.0
+    host, controller = host_of(event), host_of(start)
+    if host != controller or host != host_of(result):
         clock, allowed = "wall", MAX_HOSTS_APART_SECONDS
-    if host_of(event)[0] == host_of(start)[0]:
+    if host[0] == controller[0] == host_of(result)[0]:
         allowed = min(allowed, SAME_MOMENT_SECONDS)  # one host has one wall clock
-    for corrected in (event, clocks.corrected(event)):
-        bounds += [start[clock] - corrected[clock], corrected[clock] - result[clock]]
-        if clock == "monotonic":
-            break
-    return float(max(bounds)) - allowed
+    times = [event[clock]]
+    if clock == "wall":
+        times.append(clocks.corrected_wall(event))
+    return float(max(start[clock] - min(times), max(times) - result[clock])) - allowed
 
 
 @rule(source="decision D6")
@@ -280,7 +331,13 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
             walls.setdefault(place, []).append(event["wall"])
             walls.setdefault((*place, event.get("member")), []).append(event["wall"])
     for trial in evidence.trials:
-        for host in {node.hostname for _, node in trial.nodes}:
+        described = {node.hostname for _, node in trial.nodes}
+        hosts = {place[1] for place in walls if place[0] == trial.trial}
+        if trial.nodes and (unknown := sorted(map(str, hosts - described))):
+            message = f"trial {trial.trial}: no description of node {', '.join(unknown)}"
+            yield Observation(f"{message}, on which members trained", RUN_AGAIN, unchecked=True)
+        yield from _without_description(trial, walls)
+        for host in described:
             walls.get((trial.trial, host), []).sort()
         for member, node in trial.nodes:
             on_host = walls.get((trial.trial, node.hostname), [])
@@ -312,6 +369,28 @@ def window_as_described(evidence: Evidence) -> Iterator[Observation]:
                 )
 
 
+def _without_description(
+    trial: TrialEvidence, walls: Mapping[tuple[Any, ...], Sequence[float]]
+) -> Iterator[Observation]:
+    """Yield members without a description of their own that trained outside of their node's."""
+    own = {(node.hostname, member) for member, node in trial.nodes}
+    states = {
+        node.hostname: [other for _, other in trial.nodes if other.hostname == node.hostname]
+        for _, node in trial.nodes
+    }
+    for (number, host, *member), times in walls.items():
+        if number != trial.trial or not member or (host, *member) in own or host not in states:
+            continue
+        first = min(node.before.wall for node in states[host])
+        last = max(node.after.wall if node.after else max(times) for node in states[host])
+        if min(times) < first - SAME_MOMENT_SECONDS or max(times) > last + SAME_MOMENT_SECONDS:
+            yield Observation(
+                f"trial {number}: member {member[0]} trained on node {host} before or after the "
+                "node's descriptions",
+                RUN_AGAIN,
+            )
+
+
 @rule(source="V2 §5.3.3")
 def window_as_metered(evidence: Evidence) -> Iterator[Observation]:
     """Train while the meters record: they start before a member's window."""
@@ -329,6 +408,55 @@ def window_as_metered(evidence: Evidence) -> Iterator[Observation]:
                     f"{human_seconds(span.first - start)} before its meters were started",
                     RUN_AGAIN,
                 )
+
+
+@rule(source="V3 Eq. 7, V2 §5.3.3")
+def plausible_figures(evidence: Evidence) -> Iterator[Observation]:
+    """Score figures that can be ranked: positive rates and times, none above 10³⁰."""
+    score = evidence.score
+    positive = {"VFLOPS": score.vflops, "FLOPS": score.flops, "time to quality": score.seconds}
+    figures = {field.name: getattr(score, field.name) for field in dataclasses.fields(ScoreFigures)}
+    figures["quality ratio"] = quality_ratio(
+        score.members_mean_quality if score.ensemble_quality is None else score.ensemble_quality,
+        target=score.target_quality,
+        direction=evidence.quality_direction,
+    )
+    if score.search is not None:
+        figures["regulated score"] = score.search.regulated_score
+    wrong: dict[str, float | None] = {
+        name: value
+        for name, value in positive.items()
+        # Rule "official convention" reports operations that were not counted.
+        if value is not None and not 1 / LARGEST_FIGURE <= value <= LARGEST_FIGURE
+    }
+    wrong |= {
+        name.replace("_", " "): value
+        for name, value in figures.items()
+        if isinstance(value, float) and not abs(value) <= LARGEST_FIGURE
+    }
+    if score.ensemble_quality is None and not is_script(evidence):
+        wrong["the ensemble's quality"] = None
+    for name, value in wrong.items():
+        statement = f"{name} is {'not measured' if value is None else f'{value:g}'}"
+        yield Observation(f"{statement}: it can't be ranked", RUN_AGAIN)
+
+
+@rule(source="V3 Eq. 8", program="ensemble")
+def possible_quality(evidence: Evidence) -> Iterator[Observation]:
+    """Reach a quality of at most four times the target's, by Eq. 8's ratio."""
+    for trial in evidence.score.trials:
+        quality, target = trial.ensemble_quality, trial.target_quality
+        if quality is None:
+            continue  # rule "plausible figures"
+        ratio = quality_ratio(quality, target=target, direction=evidence.quality_direction)
+        if ratio > LARGEST_QUALITY_RATIO:
+            yield Observation(
+                f"trial {trial.trial}: the ensemble's {trial.quality_name} of {quality:.4g} is "
+                f"{ratio:.4g} times as good as the target of {target:g}",
+                "Check the predictions, and run it again.",
+                reference=f"at most {LARGEST_QUALITY_RATIO:g} times",
+                run=f"{ratio:.4g} times",
+            )
 
 
 @rule(source="vendors' data sheets")
@@ -355,6 +483,9 @@ def plausible_power(evidence: Evidence) -> Iterator[Observation]:
             drawn = [limit for limit in limits.values() if limit is not None]
             if limits and len(drawn) == len(limits):
                 most = LIMIT_MARGIN * sum(drawn)
+        computing = "processors" if plan.device == "cpu" else "accelerators"
+        if score.flops is not None and ("whole nodes" in coverage or computing in coverage):
+            least = max(least, score.flops / _largest_efficiency(evidence))
         if not least <= watts <= most:
             upper = "" if most == float("inf") else f" and at most {most:.4g} W"
             yield Observation(
@@ -365,28 +496,48 @@ def plausible_power(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
+def _largest_efficiency(evidence: Evidence) -> float:
+    """Return operations per second and watt that no device reaches in the run's precisions."""
+    used = {str(effective(member, "numerics", "precision")) for member in evidence.members}
+    rates = [
+        largest_flops(sheet.name, precision) / sheet.watts
+        for sheet in data_sheets()
+        for precision in used
+    ]
+    return FAST_ALGORITHMS * LOW_CLOCK_GAIN * max(rates)
+
+
 @rule(source="V2 §5.3.2", program="ensemble")
 def no_copied_members(evidence: Evidence) -> Iterator[Observation]:
     """Train every member for itself: two members never have the same losses or times."""
-    losses: dict[tuple[str, Any], str] = {}
-    times: dict[tuple[str, Any], tuple[int, str]] = {}
+    losses: dict[tuple[int, Any], str] = {}
+    times: dict[tuple[int, float], tuple[int, str]] = {}
     for trial, member, events in members_with_events(evidence):
         owner = f"member {member.member} of trial {trial}"
         same_losses: Counter[str] = Counter()
         same_times: Counter[str] = Counter()
         epochs = list(timed_epochs(events))
-        for earlier, epoch in epochs:
-            number = str(epoch["epoch"])
-            first = losses.setdefault((number, epoch.get("loss") or owner), owner)
+        own_losses = {e["epoch"]: e.get("loss") for e in events if e["event"] == "epoch"}
+        unknown = list(own_losses.values()).count(None)
+        if unknown > COPIED_SHARE * len(own_losses) and not is_script(evidence):
+            message = f"{owner} has no loss in {unknown} of {len(own_losses)} epochs"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+        for number, loss in own_losses.items():
+            first = losses.setdefault((number, owner if loss is None else loss), owner)
             same_losses[first] += first != owner
+        for earlier, epoch in epochs:
+            number = epoch["epoch"]
             seconds = round(epoch["monotonic"] - earlier["monotonic"], MICROSECONDS)
             first_trial, first = times.setdefault((number, seconds), (trial, owner))
             same_times[first] += first_trial != trial
-        for kind, counts in (("losses", same_losses), ("times", same_times)):
+        for kind, counts, total in (
+            ("losses", same_losses, len(own_losses)),
+            ("times", same_times, len(epochs)),
+        ):
             first, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
-            if count >= 2 and count > COPIED_SHARE * len(epochs):
+            if count >= 2 and count > COPIED_SHARE * total:
                 yield Observation(
-                    f"{owner} has the {kind} of {first} in {count} of {len(epochs)} epochs",
+                    f"{owner} has the {kind} of {first} in {count} of {total} epochs",
                     RUN_AGAIN,
                 )
 
@@ -437,6 +588,10 @@ def accelerators_as_described(evidence: Evidence) -> Iterator[Observation]:
             if same_host and system is not None and model and system.cpu != model:
                 yield _other_device(trial, system.cpu, [model])
                 break
+            cores = node.processors.threads or node.processors.cores
+            if same_host and system is not None and cores and system.cores > cores:
+                yield _other_device(trial, f"{system.cores} cores", [f"{cores}"])
+                break
 
 
 def _other_device(trial: TrialEvidence, name: str, described: Sequence[str]) -> Observation:
@@ -451,5 +606,6 @@ def _other_device(trial: TrialEvidence, name: str, described: Sequence[str]) -> 
 PLAUSIBILITY_RULES = (
     possible_rate, under_submitted_ceilings, least_step_time, whole_first_epoch,
     window_as_controlled, one_boot_of_an_attempt, steady_clocks, window_as_described,
-    window_as_metered, plausible_power, no_copied_members, accelerators_as_described,
+    window_as_metered, possible_quality, plausible_figures, plausible_power, no_copied_members,
+    accelerators_as_described,
 )  # fmt: skip

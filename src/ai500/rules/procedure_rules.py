@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from ai500.core import plugins
-from ai500.core.clocks import host_of
+from ai500.core.clocks import Clocks, Host, host_of
 from ai500.core.editions import edition_seed
+from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
 from ai500.core.units import human_seconds
 from ai500.metrics.quality import is_better
@@ -29,6 +30,10 @@ from ai500.rules.rule import RUN_AGAIN, Observation, mismatch, rule
 REQUIRED_PATHS = (("learning_rate", "policy"), ("communication",), ("seeds", "seed"), ("groups",))
 # Wall and monotonic clock may differ by NTP's corrections.
 CLOCK_TOLERANCE_SECONDS, CLOCK_TOLERANCE_SHARE = 5.0, 0.01
+# A member goes on elsewhere after its job has ended and another has started, which takes longer.
+MOVED_CLOCK_SECONDS = 1.0
+# Clocks are compared within the time of a message: milliseconds.
+UNCERTAIN_SECONDS, UNCERTAIN_SHARE = 1.0, 0.01
 # Operations that a batch does once, such as a detector's anchors, are divided among its images: a
 # member's batch is larger than that of the shipped count, so it may count less, never more.
 SHARED_WORK = 1e-4
@@ -198,6 +203,20 @@ def same_software(evidence: Evidence) -> Iterator[Observation]:
             )
 
 
+@rule(source="V2 §3.1")
+def same_accelerators(evidence: Evidence) -> Iterator[Observation]:
+    """Train all members on accelerators of one type: a result of several is no system's."""
+    types = sorted({member.device_name for member in evidence.members})
+    if len(types) > 1:
+        joined = " and ".join(types)
+        yield Observation(
+            f"members trained on different accelerators: {joined}",
+            advice="Choose one type, on Slurm by slurm.gpu_type, and run it again.",
+            reference="one",
+            run=joined,
+        )
+
+
 @rule(source="AIPerf Table I, decision D5")
 def official_convention(evidence: Evidence) -> Iterator[Observation]:
     """Count operations by the convention of the official score."""
@@ -355,14 +374,36 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
                 f"{kinds[-1] if kinds else 'nothing'!r}, not with 'first_batch' and 'end'",
                 RUN_AGAIN,
             )
+    clocks = {trial: Clocks(events) for trial, events in evidence.events_by_trial.items()}
     for (trial, member), events in evidence.events_by_member.items():
+        owner = f"trial {trial}, member {member}"
         for earlier, later in pairwise(events):
             # Monotonic clocks of two hosts, or of two boots of one host, can't be compared.
-            same_clock = host_of(earlier) == host_of(later)
-            if same_clock and later["monotonic"] < earlier["monotonic"]:
+            clock, seconds = "monotonic", later["monotonic"] - earlier["monotonic"]
+            if host_of(earlier) != host_of(later):
+                clock, (start, end) = "common", map(clocks[trial].corrected, (earlier, later))
+                seconds = end["wall"] - start["wall"] + MOVED_CLOCK_SECONDS
+            if seconds < 0:
                 yield Observation(
-                    f"trial {trial}, member {member}: {later['event']!r} was recorded before "
-                    f"{earlier['event']!r}, by its monotonic clock",
+                    f"{owner}: {later['event']!r} was recorded before {earlier['event']!r}, by "
+                    f"its {clock} clock",
+                    RUN_AGAIN,
+                )
+        epochs = evidence.plan.hyperparameters.epochs
+        for event in events:
+            if event["event"] == "end" and event.get("epoch") != epochs:
+                statement = f"{owner}: its end is after epoch"
+                yield mismatch(statement, event.get("epoch"), "planned are", epochs)
+        # A crash repeats an epoch in another attempt.
+        done = Counter(
+            (event["event"], event["epoch"], event["attempt"])
+            for event in events
+            if event["event"] in ("epoch", "quality")
+        )
+        for (kind, epoch, attempt), count in done.items():
+            if count > 1:
+                yield Observation(
+                    f"{owner}: attempt {attempt} has {count} events {kind!r} of epoch {epoch}",
                     RUN_AGAIN,
                 )
 
@@ -371,25 +412,42 @@ def window_in_order(evidence: Evidence) -> Iterator[Observation]:
 def clocks_agree(evidence: Evidence) -> Iterator[Observation]:
     """Measure the same duration by the wall clock and by the monotonic clock of a host."""
     for (trial, member), events in evidence.events_by_member.items():
-        first, last = events[0], events[-1]
-        if host_of(first) != host_of(last):
-            continue
-        wall, monotonic = (last[clock] - first[clock] for clock in ("wall", "monotonic"))
-        tolerance = CLOCK_TOLERANCE_SECONDS + CLOCK_TOLERANCE_SHARE * abs(monotonic)
-        if abs(wall - monotonic) > tolerance:
-            yield Observation(
-                f"trial {trial}, member {member}: {wall:.1f} s by the wall clock, "
-                f"{monotonic:.1f} s by the monotonic clock: the wall clock was set, or the "
-                "host was suspended",
-                RUN_AGAIN,
-            )
+        for first, last in _on_each_host(events):
+            wall, monotonic = (last[clock] - first[clock] for clock in ("wall", "monotonic"))
+            tolerance = CLOCK_TOLERANCE_SECONDS + CLOCK_TOLERANCE_SHARE * abs(monotonic)
+            if abs(wall - monotonic) > tolerance:
+                yield Observation(
+                    f"trial {trial}, member {member}: {wall:.1f} s by the wall clock, "
+                    f"{monotonic:.1f} s by the monotonic clock: the wall clock was set, or the "
+                    "host was suspended",
+                    RUN_AGAIN,
+                )
+
+
+def _on_each_host(events: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+    """Yield the first and last event of each boot of each host."""
+    ends: dict[Host, tuple[Event, Event]] = {}
+    for event in events:
+        first, _ = ends.get(host_of(event), (event, event))
+        ends[host_of(event)] = first, event
+    yield from ends.values()
 
 
 @rule(source="V2 §5.3.2, decision D6")
 def clocks_compared(evidence: Evidence) -> Iterator[Observation]:
     """Measure the offset between the clocks of nodes where the window spans several."""
     for trial in evidence.score.trials:
-        if trial.clock_uncertainty_seconds is None:
+        uncertain = trial.clock_uncertainty_seconds
+        most = UNCERTAIN_SECONDS + UNCERTAIN_SHARE * trial.seconds
+        if uncertain is not None and uncertain > most:
+            yield Observation(
+                f"the clocks of trial {trial.trial} are known to {human_seconds(uncertain)} only, "
+                f"its window has {human_seconds(trial.seconds)}",
+                advice="Run it again on a network that is less loaded.",
+                reference=f"at most {human_seconds(most)}",
+                run=human_seconds(uncertain),
+            )
+        if uncertain is None:
             yield Observation(
                 f"trial {trial.trial} ran on several hosts, and the offset of their clocks was "
                 "not measured at both ends of the window",
@@ -548,7 +606,7 @@ def healthy_nodes(evidence: Evidence) -> Iterator[Observation]:
 PROCEDURE_RULES = (
     enough_trials, measured_target, one_wave, whole_ensemble, unique_seeds, seed_of_the_edition,
     derived_seeds, complete_records,
-    worker_of_ai500, same_software, official_convention, every_operator_counted,
+    worker_of_ai500, same_software, same_accelerators, official_convention, every_operator_counted,
     operations_of_the_graph, whole_epochs,
     window_in_order, clocks_agree, clocks_compared, start_skew, idle_time, shared_accelerators,
     target_reached, open_learning_rate, open_code,

@@ -322,9 +322,13 @@ def distinct_trials(evidence: Evidence) -> Iterator[Observation]:
     times: dict[Any, dict[int, list[float]]] = {}
     for trial, member, events in members_with_events(evidence):
         owner = f"member {member.member} of trial {trial}"
-        first_owner = owners.setdefault(member.weights_sha256 or owner, owner)
-        if first_owner != owner:
-            yield Observation(f"{owner} has the weights of {first_owner}", RUN_AGAIN)
+        for kind, digest in (
+            ("weights", member.weights_sha256),
+            ("predictions", member.validation_sha256),
+        ):
+            first_owner = owners.setdefault(digest or f"{kind} of {owner}", owner)
+            if first_owner != owner:
+                yield Observation(f"{owner} has the {kind} of {first_owner}", RUN_AGAIN)
         for event in events:
             times.setdefault(host_of(event), {}).setdefault(trial, []).append(event["monotonic"])
     overlapping = set()

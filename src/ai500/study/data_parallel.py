@@ -60,7 +60,7 @@ def _label(members: int, degree: int) -> str:
 
 
 def view(result: StudyResult) -> View:
-    """Show the efficiency of both, beside the papers' data parallelism."""
+    """Show the efficiency of ensembles and of data parallelism, beside the papers'."""
     pairs = make_pairs(result)
     if not pairs or pairs[0][0] != 1:
         return View(["The first point, the baseline, has no result yet."], [])

@@ -13,6 +13,7 @@ from ai500.core.schema import decode, encode
 from ai500.pipeline import planning
 from ai500.pipeline.programs import program_of
 from ai500.records import Cluster, Plan, System
+from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.section import Figure, Section
 from ai500.study.records import PointResult, StudyResult
 
@@ -142,3 +143,16 @@ def hollow_note(points: Iterable[PointResult]) -> str:
     """Explain hollow dots; empty if the timing of every point is valid."""
     valid = all(point.timing_valid for point in points)
     return "" if valid else "Hollow: the speed is not meaningful."
+
+
+def vflops_figure(points: Sequence[PointResult]) -> Figure:
+    """Plot the VFLOPS of each point."""
+    title = "VFLOPS of each"
+    best = max((point.vflops for point in points), default=0.0)
+    if best == 0:
+        return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
+    rows = [
+        DotRow(point.label, [point.vflops / best], trusted=point.timing_valid) for point in points
+    ]
+    chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
+    return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")

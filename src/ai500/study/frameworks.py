@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from ai500.core import plugins
 from ai500.frameworks.interpreted import Interpreted, installed_interpreter
 from ai500.frameworks.protocol import load_framework
-from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
+from ai500.report.charts.dot_chart import NamedDot, Scatter
 from ai500.report.section import Figure, Section, Table
-from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    View,
+    hollow_note,
+    vflops_figure,
+)
 from ai500.study.records import PointResult, StudyResult
 from ai500.workloads.protocol import sample_noun
 
@@ -42,7 +50,7 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
 def view(result: StudyResult) -> View:
     """Show throughput, quality and operations side by side."""
     points = list(result.points)
-    return View(sentences(points), [quality_figure(points), speed_figure(points)], [table(points)])
+    return View(sentences(points), [quality_figure(points), vflops_figure(points)], [table(points)])
 
 
 def sentences(points: Sequence[PointResult]) -> list[str]:
@@ -90,19 +98,6 @@ def quality_figure(points: Sequence[PointResult]) -> Figure:
     )
     note = "Large, blue: the ensemble. Small, orange: the mean of its members."
     return Figure(title, chart, " ".join(filter(None, [note, hollow_note(points)])))
-
-
-def speed_figure(points: Sequence[PointResult]) -> Figure:
-    """Plot the VFLOPS of each framework."""
-    title = "VFLOPS of each"
-    best = max((point.vflops for point in points), default=0.0)
-    if best == 0:
-        return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
-    rows = [
-        DotRow(point.label, [point.vflops / best], trusted=point.timing_valid) for point in points
-    ]
-    chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
-    return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
 
 
 def table(points: Sequence[PointResult]) -> Section:

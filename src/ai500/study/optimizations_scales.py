@@ -36,7 +36,7 @@ def lines_over_scales(points: Sequence[PointResult]) -> dict[Line, list[PointRes
 
 
 def line_name(line: Line) -> str:
-    """Name a line: its precision, and the gradients' where they are compressed."""
+    """Name a line by its precision, and by that of compressed gradients."""
     precision, gradients = line
     return precision if gradients == "fp32" else f"{precision}, {gradients} sent"
 

@@ -142,7 +142,7 @@ class MissingPoint:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """result.json."""
+    """Results of a study's points, as in result.json."""
 
     FORMAT: ClassVar[int] = 1
     format: int

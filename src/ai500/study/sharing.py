@@ -68,10 +68,11 @@ def sentences(points: Sequence[PointResult]) -> list[str]:
     """Name the fastest point and its gain over one member per accelerator."""
     first, last = points[0], points[-1]
     score = last.score
+    count = score.system_scale
+    shared = "an accelerator" if count == 1 else f"each of {count} accelerators"
     lines = [
         f"{first.score.members_per_accelerator} to {score.members_per_accelerator} members shared "
-        f"{'an' if score.system_scale == 1 else 'each'} accelerator. The ensemble's "
-        f"{score.quality_name} goes "
+        f"{shared}. The ensemble's {score.quality_name} goes "
         f"from {first.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
         f"{last.ensemble_quality:.4f} (M = {score.ensemble_size}), the target is "
         f"{score.target_quality:g}."

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from ai500.parallel.parallelism_controller import divisors
 from ai500.report.charts.dot_chart import DotRow, DotRows, NamedDot, Scatter
 from ai500.report.section import Figure
-from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
+from ai500.study.definition import (
+    Point,
+    Study,
+    StudyContext,
+    StudyOptions,
+    View,
+    hollow_note,
+    vflops_figure,
+)
 from ai500.study.published import V3_TRADEOFF, V3_TRADEOFF_LOSS
 from ai500.study.records import PointResult, StudyResult
 from ai500.workloads.protocol import sample_noun
@@ -39,7 +47,7 @@ def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
 def view(result: StudyResult) -> View:
     """Show speed against quality, and time to finish and VFLOPS of each point."""
     points = sorted(result.points, key=lambda point: point.score.parallel_degree)
-    figures = [quality_figure(points), time_figure(points), score_figure(points)]
+    figures = [quality_figure(points), time_figure(points), vflops_figure(points)]
     return View(sentences(points), figures)
 
 
@@ -122,19 +130,6 @@ def time_figure(points: Sequence[PointResult]) -> Figure:
     ]
     caption = "From the first member's start to the last one's end. Members train side by side."
     return Figure("Time to finish", DotRows(rows, x_title="seconds"), caption)
-
-
-def score_figure(points: Sequence[PointResult]) -> Figure:
-    """Plot the VFLOPS of each point."""
-    title = "VFLOPS of each"
-    best = max(point.vflops for point in points)
-    if best == 0:
-        return Figure(title, None, "None has valid speed: VFLOPS are 0 where nothing was learned.")
-    rows = [
-        DotRow(point.label, [point.vflops / best], trusted=point.timing_valid) for point in points
-    ]
-    chart = DotRows(rows, x_title="VFLOPS / the highest", reference=1.0)
-    return Figure(title, chart, "VFLOPS weigh speed by quality (V3 Eq. 7 and 8).")
 
 
 STUDY = Study(

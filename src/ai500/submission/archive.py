@@ -25,6 +25,7 @@ MAX_FILES = 500_000
 # Files of runs have 4,100 to 4,700 bytes on average, besides header and padding. Each costs 0.2 ms.
 BYTES_PER_FILE, MIN_FILES = 4096, 5000
 MAX_BYTES = 4 << 30
+MAX_ARCHIVE_BYTES = MAX_BYTES + BLOCK * MAX_FILES
 # Sum over all events.jsonl: scoring a run reads them all into memory.
 MAX_EVENT_BYTES = 512 << 20
 MAX_NAME = 100
@@ -139,7 +140,7 @@ def unpack(path: Path, target: Path) -> Unpacked:
         raise InputError(f"{path}: can't be read: {error.strerror}.", path=path) from error
     with file:
         size = os.fstat(file.fileno()).st_size
-        if size > MAX_BYTES + BLOCK * MAX_FILES:
+        if size > MAX_ARCHIVE_BYTES:
             result.problems.append(f"{path.name}: larger than a submission may be ({size} bytes)")
         else:
             _unpack(file, size, target, result)

@@ -1,20 +1,19 @@
 """Confirmations of a submission: checks beyond recomputing its score.
 
 `verify` writes them beside the submission, mine.ai500.predictions.json and mine.ai500.rerun.json,
-for the list to read. A confirmation names the file by its SHA-256: it is of no use for another one.
-It is worth as much as the person who keeps it there; it is not signed.
+for the list to read. A confirmation names the file by its SHA-256, so it does not count for another
+one. It is not signed: the list trusts whoever can write to that folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from ai500.core import __version__
-from ai500.core.errors import InputError
+from ai500.core.reading import file_sha256
 from ai500.records import run_folder
 
 FORMAT = 1
@@ -61,22 +60,3 @@ def write_confirmation(
     )
     run_folder.write(path, record)
     return path
-
-
-def read_confirmation(submission: Path, kind: Kind) -> Confirmation | None:
-    """Read a submission's confirmation; None: there is none of exactly this file."""
-    path = confirmation_path(submission, kind)
-    if not path.is_file():
-        return None
-    try:
-        record = run_folder.read(Confirmation, path)
-    except InputError:
-        return None
-    valid = record.format == FORMAT and record.kind == kind
-    return record if valid and record.submission_sha256 == file_sha256(submission) else None
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,11 +6,15 @@ before it, so that a value that differs was changed afterwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from ai500.core.randomness import Stream, derive
+from ai500.core.reading import parse_toml, read_text
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS
+from ai500.metrics import equations
 from ai500.pipeline.programs import program_of
 from ai500.records import (
     OFFICIAL_CONVENTION,
@@ -24,8 +28,11 @@ from ai500.records import (
     run_folder,
 )
 from ai500.records.run_folder import RunFolder
+from ai500.rules.evidence import effective
 from ai500.submission.archive import printable
+from ai500.train.learning_rate import scaled_peak
 
+FRAMEWORKS = ("pytorch", *OTHER_FRAMEWORKS)
 LoggedJob = tuple[str, str, str]
 """Trial, member and id of a job."""
 # Fields that a task has from the plan, under the same name.
@@ -42,6 +49,8 @@ def contradicting_records(
 
     `logged` are the jobs that the controller's events name.
     """
+    if trial == 1:
+        yield from _configured(run, plan)
     folder = run.trial(trial)
     record = run_folder.read(TrialRecord, folder.trial)
     name = _name(run, folder.trial)
@@ -64,6 +73,39 @@ def contradicting_records(
             {"member": trained.member, "on a CPU": "cpu" in trained.device.lower()},
             {"member": member, "on a CPU": plan.device == "cpu"},
         )
+        # Without it `ai500 verify --predictions` could compare nothing.
+        predicts = program_of(plan).trains_class_model and plan.framework.kind != "script"
+        if predicts and not trained.validation_sha256:
+            yield f"{_name(run, files.record)}: it has no SHA-256 of the member's predictions"
+        framework = effective(trained, "framework", "name")
+        if plan.framework.kind in FRAMEWORKS and framework is not None:
+            yield from _differences(
+                _name(run, files.record),
+                {"framework": framework}, {"framework": plan.framework.kind},
+            )  # fmt: skip
+
+
+def _configured(run: RunFolder, plan: Plan) -> Iterator[str]:
+    """Compare the plan with the configuration that run.sh repeats, and with its own settings."""
+    # One that can't be read was reported when the submission was opened.
+    config = parse_toml(read_text(run.config)) if run.config.exists() else {}
+    expected = {"workload": plan.workload, "problem_class": plan.definition.name}
+    if plan.definition.custom is None:
+        given = {key: config.get(key, value) for key, value in expected.items()}
+        yield from _differences(_name(run, run.config), given, expected)
+    hyper, batch = plan.hyperparameters, plan.global_batch_size
+    derived = {
+        "learning_rate": scaled_peak(hyper, global_batch_size=batch),
+        "steps_per_epoch": plan.definition.train_samples // batch,
+    }
+    if plan.operations is not None and program_of(plan).trains_class_model:
+        derived["apc"] = equations.apc(
+            plan.operations.per_sample, batch_size=batch, ensemble_size=plan.ensemble_size
+        )
+    for key, value in derived.items():
+        planned = getattr(plan, key)
+        if planned is not None and not math.isclose(planned, value, rel_tol=1e-9):
+            yield from _differences(_name(run, run.plan), {key: planned}, {key: value})
 
 
 def _expected_task(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from ai500.core import events
 from ai500.core.errors import RuleError
+from ai500.core.shell import quoted
 from ai500.records import Plan, RunState, TrainRecord, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.layers import Level
@@ -84,7 +85,9 @@ def end_time(run: RunFolder) -> datetime:
     timed = [event for event in events.read(run.events) if isinstance(event.get("wall"), float)]
     ends = [event for event in timed if event["event"] == "run_end"] or timed
     if not ends:
-        raise RuleError(f"{run.events} has no events: nothing ran. `ai500 resume {run.path}`.")
+        raise RuleError(
+            f"{run.events} has no events: nothing ran. `ai500 resume {quoted(run.path)}`."
+        )
     try:
         return datetime.fromtimestamp(ends[-1]["wall"], tz=UTC)
     except (OSError, OverflowError, ValueError) as error:

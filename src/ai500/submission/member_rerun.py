@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ai500.core import events
 from ai500.core.errors import InputError, RunFolderError
+from ai500.core.reading import file_sha256
 from ai500.metrics.equations import Direction
 from ai500.records import Plan, TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
-from ai500.submission.confirmations import file_sha256
 from ai500.submission.replication import Comparison, Verdict, compare, overall
 
 FILE_NAME = "members.json"

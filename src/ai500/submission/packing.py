@@ -15,6 +15,7 @@ from ai500.core.atomic import explaining_write_errors, json_text
 from ai500.core.errors import AI500Error, InputError, RuleError
 from ai500.core.reading import read_bytes
 from ai500.core.sealed_json import KEY
+from ai500.core.shell import quoted
 from ai500.pipeline import scoring
 from ai500.pipeline.programs import PROGRAMS
 from ai500.records import Plan, run_folder
@@ -116,7 +117,7 @@ def unfinished_trials(run: RunFolder, plan: Plan) -> Iterator[str]:
         if not run.trial(trial).score.exists():
             yield (
                 f"trial {trial} of {plan.trials} is not finished. "
-                f"`ai500 resume {run.path}` continues it."
+                f"`ai500 resume {quoted(run.path)}` continues it."
             )
 
 

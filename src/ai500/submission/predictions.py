@@ -21,6 +21,7 @@ from ai500.data.bootstrap import Counts
 from ai500.data.open_store import VerifiedSplit, open_store
 from ai500.data.resumable_work import Progress
 from ai500.data.store import Samples, Store
+from ai500.pipeline.programs import program_of
 from ai500.records import EnsembleResult, Plan, TrainRecord, TrialRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission.archive import printable
@@ -72,8 +73,9 @@ def check_predictions(submission: Submission, folder: Path, store: Store) -> Pre
 def class_store(submission: Submission, path: Path | None, *, progress: Progress | None) -> Store:
     """Open the data that the run says it trained on; generate a class's own."""
     plan = run_folder.read(Plan, submission.run.plan)
-    if plan.search is not None or plan.framework.kind == "script":
-        kind = "search" if plan.search is not None else "script"
+    program = program_of(plan)
+    if not program.trains_class_model or plan.framework.kind == "script":
+        kind = "script" if program.trains_class_model else program.name
         raise InputError(
             f"{submission.path}: a {kind} records no predictions.", key="--predictions"
         )

@@ -27,6 +27,7 @@ from ai500.core.errors import AI500Error
 from ai500.core.events import TRAINING_EVENTS, Event
 from ai500.core.randomness import Stream, derive
 from ai500.pipeline import scoring
+from ai500.pipeline.programs import program_of
 from ai500.records import BootstrapRecord, EnsembleResult, Plan, Score, run_folder
 from ai500.records.findings import Judgement
 from ai500.records.run_folder import RunFolder
@@ -180,6 +181,8 @@ def _contradicting_events(
         if event["event"] == "aggregate":
             results[event.get("trial")] = event.get("result")
         elif "member_sequence" in event:
+            if "model" in event and program_of(plan).trains_class_model:
+                yield f"events.jsonl: event {printable(event['event'])!r} names a model of a search"
             member_log = collected.setdefault((event.get("trial"), event.get("member")), {})
             number = event["member_sequence"]
             if number in member_log:

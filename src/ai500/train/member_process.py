@@ -46,7 +46,12 @@ def run(
             profile_steps(member, task.profile, rank=rank)
             return
         window = timed_window(
-            task, rank=rank, meters=meters, emit=member.emit, synchronize=synchronize_ranks
+            task,
+            rank=rank,
+            meters=meters,
+            emit=member.emit,
+            synchronize=synchronize_ranks,
+            stopped=stop,
         )
         with window as member.on_ready:
             train(member)

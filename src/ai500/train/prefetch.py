@@ -8,9 +8,8 @@ Nothing is allocated or copied in between: at 6 GB/s either costs more than the 
 from __future__ import annotations
 
 import math
-import queue
-import threading
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ai500.data.store import Samples
+from ai500.train.read_ahead import read_ahead
 
 # Double buffering: one is filled while the other is copied from.
 HOST_BUFFERS = 2
@@ -36,34 +36,12 @@ def prefetch(
 ) -> Iterator[DeviceBatch]:
     """Yield the batches in order, on the device; a read error is raised at its batch."""
     copier = _Copier(samples, device)
-    ready: queue.Queue[tuple[DeviceBatch, Any] | BaseException | None] = queue.Queue(QUEUED_BATCHES)
-    stopped = threading.Event()
-
-    def read() -> None:
-        try:
-            for number, request in enumerate(requests):
-                ready.put(copier.start(number % HOST_BUFFERS, *request))
-                if stopped.is_set():
-                    return
-            ready.put(None)
-        except BaseException as error:  # handed to the training thread, which raises it
-            ready.put(error)
-
-    thread = threading.Thread(target=read, name="ai500-prefetch", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield copier.wait(*item)
-    finally:
-        stopped.set()
-        # The thread may be blocked on a full queue: drain it until the thread ends.
-        while thread.is_alive():
-            try:
-                ready.get(timeout=0.05)
-            except queue.Empty:
-                continue
+    copies = (
+        copier.start(number % HOST_BUFFERS, *request) for number, request in enumerate(requests)
+    )
+    with closing(read_ahead(copies, queued=QUEUED_BATCHES)) as started:
+        for batch, copied in started:
+            yield copier.wait(batch, copied)
 
 
 class _Copier:

@@ -18,11 +18,12 @@ from ai500.core import schema
 from ai500.core.barrier import BarrierClient, connect
 from ai500.core.errors import AI500Error
 from ai500.core.heartbeat import beat, sign
+from ai500.core.slot_locks import SlotLocks
 from ai500.inventory.node import record_after, record_before
 from ai500.meters.recorder import Recorder
 from ai500.records import Task, run_folder
 from ai500.records.run_folder import MemberFolder, RunFolder
-from ai500.train.worker import Rank
+from ai500.train.worker import Interrupted, Rank
 
 # A node that lost its power holds its lock on a network file system until the lease ends.
 LOCK_SECONDS = 100.0
@@ -38,21 +39,31 @@ def timed_window(
     meters: Recorder,
     emit: Callable[..., object],
     synchronize: Callable[[], None] = lambda: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Callable[[], None]]:
     """Describe the node before and after; yield the hook that starts the timed window.
 
-    `synchronize` is a barrier of the member's own ranks.
+    The hook waits until no other member trains on this one's slots. `synchronize` is a barrier of
+    the member's own ranks, `stopped` a request to stop.
     """
     if rank.local_rank == 0:
         record_before(node_description(task))
     barrier = TrialBarrier(task, rank, emit, synchronize)
+    slots = SlotLocks.from_environment(
+        {slot.index for slot in task.slots} if rank.rank == 0 else ()
+    )
 
     def ready() -> None:
+        if not slots.acquire(stopped=stopped):
+            raise Interrupted
         barrier.begin()
         meters.mark()
 
-    yield ready
-    meters.mark()
+    try:
+        yield ready
+        meters.mark()
+    finally:
+        slots.release()  # what follows is not timed: the next member may train meanwhile
     barrier.end()
     if rank.local_rank == 0:
         record_after(node_description(task))

@@ -13,8 +13,8 @@ import numpy as np
 from ai500.core import atomic, plugins, schema
 from ai500.core.events import Event
 from ai500.core.randomness import Stream, derive
+from ai500.core.reading import file_sha256
 from ai500.data import published_files
-from ai500.data.packed_store import file_sha256
 from ai500.operations.graph_file import graph_digest
 from ai500.records import Operations, Task, TrainRecord, list_operators
 from ai500.records.run_folder import MemberFolder

@@ -1,4 +1,4 @@
-"""What every scheduler has to do, as tests. A site runs them on its own engine in one file:
+"""Requirements of every scheduler, as tests. A site runs them on its own engine in one file:
 
     from tests.jobs.conformance.contract import Engine, SchedulerContract
 

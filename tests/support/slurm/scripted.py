@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from ai500.records import Score, run_folder
+from ai500.records.run_folder import RunFolder
+from tests.support.commands import Command
+from tests.support.slurm.cluster import Cluster
+from tests.support.slurm.running import Submit, run_events
 
 # Needs nothing but Python. Ranks meet at each epoch's end; the state is the number of epochs.
 SCRIPT = """
@@ -75,3 +82,39 @@ def written(folder: Path) -> Path:
     (folder / "train.py").write_text(SCRIPT)
     (folder / "ai500.toml").write_text(CONFIG)
     return folder / "ai500.toml"
+
+
+def started(
+    submit: Submit,
+    cluster: Cluster,
+    folder: Path,
+    *settings: str,
+    epoch_seconds: float = 2.0,
+    run: Path | None = None,
+) -> tuple[Path, Command]:
+    """Start `ai500 run` of members that sleep."""
+    run = run or folder / "run"
+    words = [word for setting in settings for word in ("--set", setting)]
+    config = written(folder)
+    command = submit(
+        cluster, "run", "--config", config, "--out", run, *words,
+        EPOCH_SECONDS=str(epoch_seconds),
+    )  # fmt: skip
+    return run, command
+
+
+def score_of(run: Path) -> Score:
+    """Read the run's score."""
+    return run_folder.read(Score, RunFolder(run).score)
+
+
+def findings(submit: Submit, cluster: Cluster, run: Path) -> dict[str, str]:
+    """Return the findings of `ai500 check`: rule → message."""
+    command = submit(cluster, "check", run, "--json")
+    command.wait(300)
+    return {finding["rule"]: finding["message"] for finding in json.loads(command.out)["findings"]}
+
+
+def attempts(run: Path) -> set[int]:
+    """Return the numbers of the attempts in which jobs were submitted."""
+    return {event["attempt"] for event in run_events(run, "job_submitted")}

@@ -16,6 +16,7 @@ import typer.main
 
 from ai500.cli import app
 from ai500.cli.commands import COMMANDS, GROUPS, CommandEntry
+from ai500.cli.lazy_group import PlainParser
 from ai500.config import load
 from ai500.core.errors import (
     ConfigError,
@@ -154,9 +155,31 @@ def test_a_light_command_imports_no_heavy_package(finished_run: Path, words: lis
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )  # fmt: skip
     imported = set(done.stdout.splitlines()[-1].split())
-    heavy = {"numpy", "h5py", "torch", "optuna", "matplotlib", "jinja2", "PIL", "pandas", "scipy"}
+    heavy = {"numpy", "h5py", "torch", "optuna", "matplotlib", "jinja2", "PIL", "pandas", "scipy",
+             "pydantic"}  # fmt: skip
     assert {"typer", "ai500"} <= imported
     assert not imported & heavy
+
+
+def test_a_plain_parser_does_what_typers_does(tmp_path: Path) -> None:
+    """Of each parameter that has one, for values that are left out, odd, or of any file."""
+    (tmp_path / "file").touch()
+    values = (None, "", "-", "a b", "~/x", "ä\udce9", "x" * 5000, str(tmp_path), f"{tmp_path}/file")
+    plain = 0
+    for words in commands():
+        command = typer.main.get_command(app)
+        for word in words:
+            command = command.commands[word]  # type: ignore[attr-defined]
+        context = command.make_context("ai500", [], resilient_parsing=True)
+        for parameter in command.get_params(context):
+            parser = getattr(parameter, "_runtime_param", None)
+            if isinstance(parser, PlainParser) and parameter.type_descriptor.annotation is not bool:
+                plain += 1
+                ours = [parser.coerce(value, param=parameter, ctx=context) for value in values]
+                parameter._runtime_param = None
+                own = parameter.get_runtime_param()
+                assert ours == [own.coerce(value, param=parameter, ctx=context) for value in values]
+    assert plain > 50
 
 
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -141,6 +142,32 @@ def test_of_several_copies_that_wait_one_trains_and_the_others_wait_for_it(
     assert sorted(error for _, error in outputs) == ["", *["trained\n"] * 3]
 
 
+def test_a_worker_whose_file_system_is_away_goes_on(tmp_path: Path) -> None:
+    folder, away = tmp_path / "member", tmp_path / "away"
+    folder.mkdir()
+    with worker(folder / ".lock") as held:
+        folder.rename(away)
+        time.sleep(0.5)  # ten beats
+        away.rename(folder)
+        assert held.poll() is None
+        held.communicate("")
+    assert held.returncode == 0
+
+
+def test_a_released_lock_is_not_claimed_while_another_copy_replaces_it(tmp_path: Path) -> None:
+    """Both would have it: the other one, which saw silence, and the one that saw it free."""
+    lock = tmp_path / ".lock"
+    lock.write_bytes(b"6 1\n")
+    os.utime(lock, (1, 1))  # a kernel's clock for files is coarse
+    silent = heartbeat._state_of(lock)
+    with heartbeat.turn_of(lock).open("ab") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        assert not heartbeat.claim(lock)
+    assert heartbeat._state_of(lock) == silent
+    assert heartbeat.claim(lock)
+    assert not heartbeat._take_over(lock, silent=silent), "a claim is no silence"
+
+
 def race(lock: Path, *, count: int) -> list[bool]:
     """Let several copies replace the same silent lock at once; return which did."""
     silent, start = heartbeat._state_of(lock), threading.Barrier(count)
@@ -158,7 +185,7 @@ def test_copies_that_see_silence_at_once_replace_the_lock_once(tmp_path: Path) -
         lock = tmp_path / f"{number}.lock"
         lock.write_bytes(b"6 1\n")
         assert sorted(race(lock, count=4)) == [False, False, False, True]
-        assert lock.with_name(f"{number}.lock.replaced").read_bytes() == b"6 1\n"
+        assert heartbeat.replaced_by(lock).read_bytes() == b"6 1\n"
         assert lock.read_bytes().startswith(heartbeat.CLAIM)
 
 

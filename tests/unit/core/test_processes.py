@@ -14,10 +14,19 @@ from ai500.core.processes import (
     is_descendant,
     is_running,
     parent_of,
+    resident_bytes,
 )
 from tests.support.commands import SOURCE
 
 pytestmark = pytest.mark.slow
+KEEPER = """
+import subprocess, sys
+kept = bytearray(b"x") * (40 << 20)
+if sys.argv[1:]:
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
+print("kept", flush=True)
+sys.stdin.read()
+"""
 RANK = """
 import os, time
 while {orphan} and os.getppid() == {torchrun}:
@@ -68,3 +77,17 @@ def test_parents_and_children() -> None:
     assert not any(map(is_running, (str(child.pid), "0", "-1", "", "9" * 30, "1.tmp")))
     assert is_running("1")  # root's
     assert not is_descendant(child.pid, of=os.getpid())
+
+
+def test_memory_of_a_process_and_its_descendants() -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", KEEPER, KEEPER], **pipes) as parent:  # type: ignore[call-overload]
+        for _ in range(2):
+            assert parent.stdout.readline() == b"kept\n"
+        both = resident_bytes(parent.pid)
+        child = resident_bytes(*children_of(parent.pid))
+        assert both is not None and child is not None
+        assert child > 40 << 20
+        assert both > child + (40 << 20)
+        parent.stdin.close()
+    assert resident_bytes(parent.pid) is None

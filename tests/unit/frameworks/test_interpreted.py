@@ -1,4 +1,4 @@
-"""What `ai500 plan` refuses of frameworks in an interpreter of their own."""
+"""Frameworks in an interpreter of their own: what `ai500 plan` refuses of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ai500 import config as configuration
+from ai500.core import plugins
 from ai500.core.errors import ConfigError, EnvironmentLacksError
 from ai500.frameworks.interpreted import START, Interpreted
 from ai500.frameworks.jax import JAX
 from ai500.frameworks.mindspore import MINDSPORE
-from ai500.frameworks.protocol import NodePlace
+from ai500.frameworks.protocol import OTHER_FRAMEWORKS, NodePlace
 from ai500.frameworks.tensorflow import TENSORFLOW
 from ai500.inventory import machine
 from ai500.pipeline.planning import make_plan
@@ -200,3 +201,8 @@ def test_ranks_of_a_member_that_straddles_nodes_are_numbered_node_by_node(tmp_pa
         ["--ranks=2", "--first=4"],
         ["--ranks=2", "--first=6"],
     ]
+
+
+def test_every_built_in_framework_has_a_place() -> None:
+    names = set(plugins.BUILT_IN["framework"])
+    assert names == {"pytorch", "script", *OTHER_FRAMEWORKS}

@@ -18,7 +18,7 @@ LIMIT = 8
 
 
 class Limited(SimulatedSlurm):
-    """Takes a submission only while at most LIMIT tasks wait or run."""
+    """Scheduler that takes a submission only while at most LIMIT tasks wait or run."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ai500.core import events
+from ai500.core.heartbeat import turn_of
 from ai500.jobs.schedulers import slurm_commands
 from ai500.jobs.schedulers.slurm_output import SlurmJob
 from ai500.records.run_folder import RunFolder
@@ -120,6 +121,15 @@ def test_files_of_running_members_are_removed_when_they_have_ended(
         folders = [ensemble.run.trial(TRIAL).member(member) for member in range(members)]
         left = {file.name for folder in folders for file in folder.path.iterdir()}
         assert left == {"task.json", "events.jsonl", "record.json"}
+
+
+def test_a_lock_that_a_copy_has_waited_for_stays(hook: None, tmp_path: Path) -> None:
+    """A worker that it replaced learns that when it wakes, and ends."""
+    members = [RunFolder(tmp_path).trial(TRIAL).member(member) for member in range(20)]
+    members[3].path.mkdir(parents=True)
+    turn_of(members[3].lock).touch()
+    follow(tmp_path, len(members))
+    assert [member for member in members if member.lock.exists()] == [members[3]]
 
 
 @pytest.mark.parametrize("start", ["array", "gang"])

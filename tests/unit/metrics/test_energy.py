@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,10 +41,10 @@ def wall(sample: events.Event) -> float:
 
 
 def energy_of(
-    folder: Path, first: float, last: float, *, members: Sequence[int] = (0,)
+    folder: Path, first: float, last: float, *, members: Sequence[int] = (0,), device: str = "cuda"
 ) -> Energy | NotMeasured:
-    window = Window(first, last, wall)
-    return trial_energy(read_meters(folder), window, nodes_of_members=dict.fromkeys(members, 1))
+    window, nodes = Window(first, last, wall), dict.fromkeys(members, 1)
+    return trial_energy(read_meters(folder), window, nodes_of_members=nodes, device=device)
 
 
 def joules(folder: Path, first: float, last: float, *, members: Sequence[int] = (0,)) -> float:
@@ -56,6 +57,16 @@ def reason(folder: Path, first: float, last: float, *, members: Sequence[int] = 
     energy = energy_of(folder, first, last, members=members)
     assert isinstance(energy, NotMeasured), energy
     return energy.reason
+
+
+@pytest.mark.parametrize("covers", [{"ipmi": ["fans"]}, {"ipmi": ["<b>"]}, {"x" * 65: ["node"]}])
+def test_a_meter_of_an_unknown_part_measures_nothing(
+    covers: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Each coverage is a ranking of its own, and stands on the page of all."""
+    columns = [(next(iter(covers)), "a", "watts", None)]
+    write_log(tmp_path, covers=covers, columns=columns, times=seconds(0, 20), values=lambda t: [1])
+    assert reason(tmp_path, 3.0, 13.0)
 
 
 def test_a_counter_is_interpolated_at_the_ends_of_the_window(tmp_path: Path) -> None:
@@ -144,16 +155,45 @@ def test_two_nodes_whose_clocks_differ(tmp_path: Path) -> None:
         "wall": 3600.0, "offset_seconds": 3600.0, "uncertainty_seconds": 0.001, "reference": "r",
     }  # fmt: skip
     window = Window(5.0, 25.0, sample_times([clock], "wall"))
-    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 1, 1: 1})
+    energy = trial_energy(
+        read_meters(tmp_path), window, nodes_of_members={0: 1, 1: 1}, device="cuda"
+    )
     assert isinstance(energy, Energy)
     assert energy.joules == pytest.approx(2 * (100 * 5 + 900 * 15))
+
+
+@pytest.mark.parametrize(
+    ("device", "covers", "energy"),
+    [
+        ("cpu", {"nvml": ["accelerators"]}, "the processors trained, and the meters cover acc"),
+        ("cuda", {"rapl": ["processors", "memory"]}, "cover memory and processors only"),
+        ("xpu", {"rapl": ["processors"]}, "the accelerators trained"),
+        ("cpu", {"rapl": ["processors"]}, "processors"),
+        ("cpu", {"rapl": ["processors"], "nvml": ["accelerators"]}, "accelerators + processors"),
+        ("cuda", {"rapl": ["processors"], "nvml": ["accelerators"]}, "accelerators + processors"),
+        ("cpu", {"ipmi": ["node"]}, "whole nodes"),
+        ("cuda", {"ipmi": ["node"]}, "whole nodes"),
+    ],
+)
+def test_the_parts_that_trained_are_metered_or_there_is_no_energy(
+    device: str, covers: dict[str, list[str]], energy: str, tmp_path: Path
+) -> None:
+    """Idle accelerators beside a training on processors say nothing of it, nor the reverse."""
+    columns = [(meter, "device", "energy_joules", None) for meter in covers]
+    write_log(tmp_path, covers=covers, columns=columns, times=seconds(0, 10),
+              values=lambda t: [10 * t] * len(covers))  # fmt: skip
+    found = energy_of(tmp_path, 0, 10, device=device)
+    if isinstance(found, Energy):
+        assert found.coverage == energy
+    else:
+        assert energy in found.reason
 
 
 def test_a_member_on_two_nodes_needs_meters_on_both(tmp_path: Path) -> None:
     write_log(tmp_path, covers=ACCELERATORS, columns=COUNTER, times=seconds(0, 10),
               values=lambda t: [10 * t])  # fmt: skip
     window = Window(0.0, 10.0, wall)
-    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 2})
+    energy = trial_energy(read_meters(tmp_path), window, nodes_of_members={0: 2}, device="cuda")
     assert isinstance(energy, NotMeasured)
     assert "trained on 2 node(s), meters were recorded on 1" in energy.reason
 
@@ -297,7 +337,8 @@ def test_the_integral_of_a_gauge_ends_with_its_samples() -> None:
 def metered_run(path: Path, *, trials: int, metered: Sequence[int]) -> tuple[TrialScore, Score]:
     """A synthetic run whose trials in `metered` have a counter of 300 W: a trial, and the mean."""
     run = write_synthetic_run(path, Shape(trials=trials))
-    plan, recorded = run_folder.read(Plan, run.plan), list(events.read(run.events))
+    plan = replace(run_folder.read(Plan, run.plan), device="cuda")
+    recorded = list(events.read(run.events))
     for trial in metered:
         began = min(
             e["wall"] for e in recorded if e["event"] == "first_batch" and e["trial"] == trial

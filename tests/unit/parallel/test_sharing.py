@@ -9,7 +9,7 @@ import pytest
 from ai500.core.errors import ConfigError
 from ai500.parallel.parallelism_controller import Degrees, map_members
 from ai500.parallel.sharing import decide, describe_sharing, describe_strategies, groups
-from ai500.records import Field, Node, Sharing, Slot
+from ai500.records import Field, Node, OwnCode, Sharing, Slot
 from ai500.workloads.protocol import Workload, load_workload
 
 IMAGES, WEATHER = load_workload("image_classification"), load_workload("extreme_weather")
@@ -24,6 +24,8 @@ IMAGES, WEATHER = load_workload("image_classification"), load_workload("extreme_
         ("auto", IMAGES, {"parallel_degree": 2}, "processes", "P_degree = 2"),
         ("auto", IMAGES, {"precision": "mixed-fp16"}, "processes", "mixed-fp16"),
         ("auto", WEATHER, {}, "processes", "extreme_weather has no fixed shapes"),
+        ("auto", IMAGES, {"framework": "jax"}, "processes", "framework jax"),
+        ("auto", IMAGES, {"own_code": OwnCode(loss="my:loss")}, "processes", "loss of your own"),
         ("process", IMAGES, {"device": "cpu"}, "process", ""),
         ("processes", IMAGES, {}, "processes", "ensemble.sharing"),
     ],
@@ -40,11 +42,21 @@ def test_one_process_where_steps_can_be_captured(
     assert reason in describe_sharing(sharing, 4)
 
 
-def test_one_process_that_cannot_be_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("workload", "settings"),
+    [
+        (WEATHER, {}),
+        (IMAGES, {"framework": "jax"}),
+        (IMAGES, {"own_code": OwnCode(model="my:net")}),
+    ],
+)
+def test_one_process_that_cannot_be_is_refused(
+    workload: Workload, settings: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError) as raised:
         decide(
-            "process", WEATHER, members_per_accelerator=2, parallel_degree=1, device="cuda",
-            precision="fp32",
+            "process", workload, members_per_accelerator=2, parallel_degree=1, device="cuda",
+            precision="fp32", **settings,
         )  # fmt: skip
     assert raised.value.key == "ensemble.sharing"
     assert "ensemble.sharing = 'auto'" in raised.value.remedy

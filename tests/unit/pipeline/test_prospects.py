@@ -65,6 +65,7 @@ def test_a_run_that_breaks_no_rule_had_no_obstacle(tmp_path: Path) -> None:
         (3, {}, 1, 2, 6),  # M fills the machine
         (8, {}, 2, 1, 4),
         (1, {}, 1, 4, 4),
+        (2, {"workload": "automl", "ensemble__size": 8}, 1, 4, 8),
         (4, {"parallel__degree": 2}, 2, 2, 4),
         (2, {"ensemble__size": 8}, 1, 4, 8),
     ],

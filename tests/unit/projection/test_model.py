@@ -59,11 +59,7 @@ def test_a_part_of_the_nodes_stands_for_all(
 ) -> None:
     topology = platform.Topology(kind, leaf=8, uplinks=4, radix=64, switches=4, endpoints=4)
     system = replace(platform.read("cluster-100gbe"), topology=topology)
-    few_groups = kind == "dragonfly" and mode in ("torus_2d", "butterfly")
-    # A dragonfly of 16 endpoints in a group is far from 1,024 nodes of eight groups.
-    assert folding(mode, system, nodes, part=64) == pytest.approx(
-        1, rel=0.5 if few_groups else 0.15
-    )
+    assert folding(mode, system, nodes, part=64) == pytest.approx(1, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +99,9 @@ def test_ranks_of_a_divided_model_skip_nodes_where_they_are_folded() -> None:
 
 
 def test_a_plugins_mode_is_refused() -> None:
-    with pytest.raises(InputError, match="no known messages"):
+    with pytest.raises(InputError) as caught:
         traffic.rounds("gossip", [0, 1], buffer=1.0, library=False)
+    assert caught.value.key == "communication.mode"
 
 
 def test_buckets_overlap_with_computation() -> None:
@@ -211,6 +208,17 @@ def test_steps_wait_for_a_checkpoint_only_while_the_last_one_is_written() -> Non
     assert alone.seconds == pytest.approx(behind.seconds)
 
 
+def test_members_of_a_node_share_its_ports_when_they_write() -> None:
+    """8 GB/s of a node, 1.2 TB/s of the store: eight members of one accelerator get 1 GB/s each."""
+    app = replace(application.read(H200), checkpoint_bytes=8e9)
+    system = replace(platform.read("dgx-h100-superpod"), file_system_bytes_per_second=1.2e12)
+    seconds = {
+        degree: Projector(app, system).project(accelerators=64, degree=degree).checkpoint_seconds
+        for degree in (1, 8, 64)
+    }
+    assert seconds == pytest.approx({1: 8.0, 8: 1.0, 64: 1.0})
+
+
 def test_larger_checkpoints_cost_more_where_nodes_fail() -> None:
     """At Young's interval √(2 · cost · MTBF) a window is longer by about √(2 · cost / MTBF)."""
     app, system = application.read(H200), platform.read("dgx-h100-superpod")
@@ -264,8 +272,9 @@ def test_an_evaluation_is_as_long_as_the_run_measured_it() -> None:
 
 def test_members_that_share_a_nodes_ports_are_refused() -> None:
     projector = Projector(application.read(H200), platform.read("dgx-h100-superpod"))
-    with pytest.raises(InputError, match="share nodes"):
+    with pytest.raises(InputError) as caught:
         projector.project(accelerators=24, degree=12)
+    assert caught.value.key == "P_degree"
     assert degrees(24, per_node=6) == [1, 2, 3, 6, 12, 24]
 
 
@@ -283,8 +292,9 @@ def test_a_divided_runs_record_gives_its_activations(tmp_path: Path) -> None:
     assert known is not None and (known.tensor_degree, known.pipeline_degree) == (2, 3)
     assert known.tensor_bytes == 6e6 / 1000 / 2  # two ranks send 2 (2 − 1) buffers
     assert known.cut_bytes == 8e6 / 1000 / 4 / 2  # two cuts, both ways, by each of two ranks
-    with pytest.raises(InputError, match="no exchange of activations"):
+    with pytest.raises(InputError) as caught:
         application.read_all(H200, [], activations=H200)
+    assert caught.value.key == "--activations"
 
 
 def test_simgrid_agrees_with_the_ring_formula_on_a_star() -> None:
@@ -363,8 +373,9 @@ def test_half_the_bytes_take_half_the_time_on_a_slow_network() -> None:
 
 def test_a_pipeline_needs_its_activations() -> None:
     app, system = application.read(H200), platform.read("cluster-100gbe")
-    with pytest.raises(InputError, match="activations"):
+    with pytest.raises(InputError) as caught:
         Projector(app, system, Settings(pipeline_degree=4)).project(accelerators=8, degree=8)
+    assert caught.value.key == "--activations"
     divided = Settings(pipeline_degree=4, microbatches=8, activation_bytes=1e6)
     made = Projector(app, system, divided).project(accelerators=8, degree=8)
     alone = Projector(app, system).project(accelerators=8, degree=8)
@@ -404,14 +415,16 @@ def test_a_step_of_another_batch_is_between_measured_ones(tmp_path: Path) -> Non
     other = changed_run(tmp_path, lambda plan: plan["hyperparameters"].update(batch_size=64))
     assert [batch for batch, _ in application.read_all(H200, [other]).steps_by_batch] == [64, 128]
     other = changed_run(tmp_path, lambda plan: plan["hyperparameters"].update(precision="fp32"))
-    with pytest.raises(InputError, match="don't belong together"):
+    with pytest.raises(InputError) as caught:
         application.read_all(H200, [other])
+    assert caught.value.key == "--also"
 
 
 def test_a_run_that_divides_its_model_is_refused(tmp_path: Path) -> None:
     run = changed_run(tmp_path, lambda plan: plan["parallel"].update(tensor_degree=2))
-    with pytest.raises(InputError, match="divides its model"):
+    with pytest.raises(InputError) as caught:
         application.read(run)
+    assert caught.value.key == "parallel.mode"
 
 
 def changed_run(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
@@ -430,16 +443,19 @@ def test_a_plan_takes_its_time_from_a_measured_run() -> None:
     # An H200 has the peaks of the SuperPOD's H100.
     assert made.estimated_seconds == pytest.approx(app.run_seconds * plan.trials, rel=0.05)
     assert "projected from h200" in made.estimate_basis
-    with pytest.raises(InputError, match="both"):
+    with pytest.raises(InputError) as caught:
         projected_time(plan, H200, None)
-    with pytest.raises(InputError, match="the plan is of"):
+    assert caught.value.key == "--measured"
+    with pytest.raises(InputError) as caught:
         projected_time(replace(plan, problem_class="full"), H200, "frontier")
+    assert caught.value.key == "--measured"
 
 
 def test_an_unknown_accelerator_of_the_run_is_refused() -> None:
     app = replace(application.read(H200), accelerator="Abacus", ceiling_flops=None, peak_flops=None)
-    with pytest.raises(InputError, match="can't be compared"):
+    with pytest.raises(InputError) as caught:
         speed_factor(app, platform.read("frontier"))
+    assert caught.value.key == "node.accelerator"
 
 
 def test_choices_leave_nodes_idle_that_make_no_whole_member() -> None:

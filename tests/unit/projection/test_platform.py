@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,9 @@ def test_shipped_systems_have_sources_and_grow_to_100_000(name: str) -> None:
     assert system.source and system.accelerators >= 1000
     nodes = 100_000 // system.accelerators_per_node
     shape = platform.shape(system, nodes)
-    assert shape["kind"] == system.topology.kind
+    # A dragonfly with adaptive routes is a tree of its groups.
+    assert shape["kind"] == "fat_tree"
+    assert math.prod(shape["down"]) >= nodes * shape["rails"]
 
 
 def test_a_torus_is_as_small_as_its_nodes_allow(tmp_path: Path) -> None:
@@ -130,8 +133,9 @@ def test_flops_of_a_precision_that_is_none_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_accelerator_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path)
     path.write_text(path.read_text().replace("NVIDIA H200", "Abacus"))
-    with pytest.raises(ConfigError, match=r"Abacus.*known: NVIDIA H100"):
+    with pytest.raises(ConfigError) as caught:
         platform.read(path)
+    assert (caught.value.key, caught.value.value) == ("node.accelerator", "Abacus")
 
 
 def test_a_measured_node_gives_speed_and_name(tmp_path: Path) -> None:
@@ -156,8 +160,9 @@ def test_a_described_node_gives_its_accelerators(tmp_path: Path) -> None:
     assert (system.accelerator, system.accelerators_per_node) == ("NVIDIA H200", 4)
     assert not system.flops_measured
     (tmp_path / "node.json").write_text("{}")
-    with pytest.raises(InputError, match="neither a roofline nor a system"):
+    with pytest.raises(InputError) as caught:
         platform.read(path)
+    assert caught.value.path == tmp_path / "node.json"
 
 
 def test_measured_links_give_bandwidth_and_latency_of_a_message(tmp_path: Path) -> None:
@@ -193,5 +198,6 @@ def test_measured_links_give_bandwidth_and_latency_of_a_message(tmp_path: Path) 
 
 
 def test_a_missing_file_names_the_shipped_systems() -> None:
-    with pytest.raises(InputError, match="frontier"):
+    with pytest.raises(InputError) as caught:
         platform.read("nowhere.toml")
+    assert "frontier" in caught.value.remedy

@@ -35,11 +35,13 @@ def systems(draw: Any) -> platform.Platform:
         radix=draw(st.sampled_from([8, 64])),
         switches=4,
         endpoints=4,
+        routing=draw(st.sampled_from(["adaptive", "minimal"])),
         dimensions=draw(st.integers(1, 4)),
     )
     latency = draw(st.sampled_from([1e-6, 20e-6, 1e-3]))
     return replace(
         platform.read("cluster-100gbe"),
+        nodes=1,  # a dragonfly has as many groups as the drawn nodes fill
         topology=topology,
         rails=1 if kind == "torus" else draw(st.sampled_from([1, 2, 4])),
         rail_latency_seconds=latency,

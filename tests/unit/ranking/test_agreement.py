@@ -11,35 +11,52 @@ from typing import Any
 
 import pytest
 
+from ai500.core import events
 from ai500.ranking.read import judge_file
+from ai500.records import run_folder
+from ai500.records.run_folder import RunFolder
+from ai500.roofline.place_run import place_run
 from ai500.submission import archive, packing
 from ai500.submission.manifest import MANIFEST, open_submission
 from ai500.submission.verify import recompute
 from ai500.workloads.image_classification import CLASSES
+from tests.support.metered import write_log
 from tests.support.submitted import contents, packed, small_run, submittable_run
+from tests.support.synthetic_roofline import synthetic_roofline
 
 MEMORY = Path("/dev/shm")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
-    """A submission that is valid, and a smaller one that breaks rules."""
-    folder = tmp_path_factory.mktemp("agreement")
-    return [
-        contents(packed(submittable_run(folder / "run"), folder / "valid.ai500")),
-        contents(packed(small_run(folder / "small"), folder / "small.ai500")),
-    ]
+def metered(run: RunFolder) -> RunFolder:
+    """Add what a run need not have: meters of each member, and ceilings that bound nothing."""
+    ceilings = synthetic_roofline(device="cpu", device_name="CPU", unit="core")
+    run_folder.write(run.roofline, place_run(run, ceilings))
+    for event in events.read(run.events):
+        if event["event"] == "first_batch":
+            meters = run.trial(event["trial"]).meters
+            meters.mkdir(exist_ok=True)
+            write_log(
+                meters, host=event["host"], member=event["member"],
+                covers={"rapl": ["processors"]}, columns=[("rapl", "package", "watts", None)],
+                times=[event["wall"] + 5 * second for second in range(-1, 7)],
+                monotonic_zero=event["wall"] - event["monotonic"],
+                values=lambda _: [50.0],
+            )  # fmt: skip
+    return run
 
 
 @pytest.fixture
-def short_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
-    """As `files`, of a class with one member and two epochs: many cases in minutes."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bytes]]:
+    """A submission that is valid, and a smaller one that breaks rules.
+
+    The class has one member and two epochs: many cases in minutes.
+    """
     smoke = CLASSES["smoke"]
     reference = replace(smoke.reference, epochs=2, warmup_epochs=1)
     short = replace(smoke, ensemble_size=1, required_runs=1, reference=reference)
     monkeypatch.setitem(CLASSES, "smoke", short)
     return [
-        contents(packed(submittable_run(tmp_path / "run"), tmp_path / "valid.ai500")),
+        contents(packed(metered(submittable_run(tmp_path / "run")), tmp_path / "valid.ai500")),
         contents(packed(small_run(tmp_path / "small"), tmp_path / "small.ai500")),
     ]
 
@@ -118,7 +135,5 @@ def test_rank_and_verify_agree(files: list[dict[str, bytes]]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
-def test_rank_and_verify_agree_on_20000_files(
-    short_files: list[dict[str, bytes]], part: int
-) -> None:
-    assert agree(short_files, range(5_000 * part, 5_000 * (part + 1))) >= 250
+def test_rank_and_verify_agree_on_20000_files(files: list[dict[str, bytes]], part: int) -> None:
+    assert agree(files, range(5_000 * part, 5_000 * (part + 1))) >= 250

@@ -1,4 +1,4 @@
-"""What is proven of an entry: by its events, its predictions, and another team's rerun."""
+"""Proofs of an entry: by its events, its predictions, and another team's rerun."""
 
 from __future__ import annotations
 

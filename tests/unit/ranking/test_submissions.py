@@ -15,10 +15,10 @@ import pytest
 
 from ai500 import cli
 from ai500.pipeline import scoring
-from ai500.ranking.entries import Ranked, Rejected, rejection_reasons
+from ai500.ranking.entries import MAX_SHOWN, Ranked, Rejected, accelerator, framework
 from ai500.ranking.site import build
-from ai500.records import Plan, Score, run_folder
-from ai500.records.findings import Judgement
+from ai500.records import Plan, run_folder
+from ai500.report.run_data import read_run_data
 from ai500.roofline.page import placement_figures
 from ai500.roofline.place_run import place_run
 from ai500.submission import archive, packing, signing
@@ -26,14 +26,6 @@ from ai500.submission.description import describe
 from tests.support.submitted import OPTIONS, packed, small_run, submittable_run
 from tests.support.synthetic_list import TITLE, judged, snapshot, submission
 from tests.support.synthetic_roofline import synthetic_roofline
-
-
-@pytest.mark.parametrize("vflops", [2e307, 1e-40, 0.0, float("nan")])
-def test_an_implausible_score_is_rejected(vflops: float, submitted: Submitted) -> None:
-    score, judgement = submitted
-    assert rejection_reasons(score, judgement) == []
-    (reason,) = rejection_reasons(dataclasses.replace(score, vflops=vflops), judgement)
-    assert reason.startswith("VFLOPS is")
 
 
 def forged(path: Path) -> None:
@@ -52,19 +44,10 @@ def forged(path: Path) -> None:
 def disguised(path: Path) -> None:
     """Pack the run of `slow` under another name, with other bytes in its events."""
     with tempfile.TemporaryDirectory() as scratch:
-        run = submittable_run(Path(scratch) / "run")
+        run = submittable_run(Path(scratch) / "run", noise=0.02)
         with run.events.open("a", encoding="utf-8") as file:
             file.write("torn\n")
         packed(run, path, options=dataclasses.replace(OPTIONS, system_name="Another name"))
-
-
-Submitted = tuple[Score, Judgement]
-
-
-@pytest.fixture(scope="module")
-def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
-    run = submittable_run(tmp_path_factory.mktemp("run") / "run")
-    return scoring.judge_run(run, level="hardware")
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +116,22 @@ def test_a_folder_of_submissions_becomes_a_list(
     assert snapshot(site) == snapshot(tmp_path / "again")
     assert str(submissions).encode() not in b"".join(snapshot(site).values())
     assert b"ai500-submission-" not in b"".join(snapshot(site).values())
+
+
+def test_names_of_many_devices_are_cut_in_the_list(tmp_path: Path) -> None:
+    """A thousand nodes with a name of 1,000 characters each were a megabyte in everybody's list."""
+    data = read_run_data(submittable_run(tmp_path / "run"))
+    (node,) = data.nodes
+    nodes = [
+        dataclasses.replace(
+            node, processors=dataclasses.replace(node.processors, model=f"{number}" * 300)
+        )
+        for number in range(1000)
+    ]
+    assert accelerator(data) == "CPU: Synthetic CPU"
+    assert len(accelerator(dataclasses.replace(data, nodes=nodes))) == MAX_SHOWN
+    record = dataclasses.replace(data.members[0], versions={"torch": "2" * 30_000})
+    assert len(framework(record)) == MAX_SHOWN
 
 
 def test_one_worker_and_two_give_the_same_list(submissions: Path) -> None:

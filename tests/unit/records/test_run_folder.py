@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -78,7 +79,7 @@ def test_a_missing_or_damaged_record_is_an_error_with_its_path(tmp_path: Path) -
 
 
 def test_a_changed_byte_of_a_record_is_an_error_with_a_remedy_that_works(tmp_path: Path) -> None:
-    run = begun(tmp_path / "run")
+    run = begun(tmp_path / "my [first] run")
     trial = TrialRecord(trial=1, seed=12345, store_sha256="0" * 64)
     for path in (run.trial(1).trial, run.score):
         run_folder.write(path, trial)
@@ -87,8 +88,14 @@ def test_a_changed_byte_of_a_record_is_an_error_with_a_remedy_that_works(tmp_pat
         with pytest.raises(RunFolderError) as caught:
             run_folder.read(TrialRecord, path)
         assert (caught.value.key, caught.value.path) == (sealed_json.KEY, path)
-        mended = f"rm {path} && ai500 resume {run.path}" in caught.value.remedy
+        words = shlex.split(caught.value.remedy.partition(": ")[2])
+        mended = words == ["rm", str(path), "&&", "ai500", "resume", str(run.path)]
         assert mended == (path == run.score)  # `resume` can't write a trial's seed again
+        path.unlink()
+        with pytest.raises(RunFolderError) as caught:
+            run_folder.read(TrialRecord, path)
+        words = shlex.split(caught.value.remedy.partition(": ")[2])
+        assert (words == ["ai500", "resume", str(run.path)]) == mended
     run_folder.write(run.trial(1).jobs, [trial, trial])
     path = run.trial(1).jobs
     path.write_text(path.read_text().replace("12345", "12346", 1))

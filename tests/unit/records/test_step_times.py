@@ -8,7 +8,7 @@ from ai500.records.step_times import PROBABILITIES, summarize
 
 
 def test_quantiles_are_those_of_the_steps() -> None:
-    """Of the times 1 to 1,001 ms each probability's quantile is exact."""
+    """Every probability's quantile of the times 1 to 1,001 ms is exact."""
     times = summarize([milliseconds / 1e3 for milliseconds in range(1001, 0, -1)])
     assert times is not None and times.count == 1001
     assert times.quantiles == pytest.approx(

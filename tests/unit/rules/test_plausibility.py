@@ -5,19 +5,24 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ai500.core.events import TRAINING_EVENTS
 from ai500.inventory.description import NodeDescription, Processors
 from ai500.inventory.peaks import (
     HIGHEST_HERTZ,
+    MOST_CORES,
     data_sheet,
     data_sheets,
     largest_flops,
     processor_flops,
 )
 from ai500.pipeline import scoring
+from ai500.records import run_folder
+from ai500.roofline.records import KernelTime
 from ai500.rules import plausibility_rules as rules
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
 from ai500.rules.judgement import judge
@@ -27,12 +32,16 @@ from tests.support.rule_violations import (
     after_training,
     clock_event,
     described,
+    events,
     faster,
     late_first_batch,
     on_accelerators,
+    run_score,
     score,
     trials,
+    without,
 )
+from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import official_shape, write_synthetic_run
 
 
@@ -52,7 +61,22 @@ def broken(evidence: Evidence) -> set[str]:
 
 
 H200 = 4 * 67e12
+EFFICIENCY = max(sheet.flops["fp32"] / sheet.watts for sheet in data_sheets())
 EPOCH = 63 * 20e-6
+
+
+def test_ceilings_are_the_fastest_of_each_precision_per_unit(tmp_path: Path) -> None:
+    """A short burst is faster than a long one: the ceiling is the higher."""
+    kernels = (
+        KernelTime("gemm", "fp32", "a", 10**12, 0.5, 5),
+        KernelTime("gemm", "fp32", "b", 10**12, 0.25, 5),
+        KernelTime("gemm", "bf16", "a", 10**12, 0.25, 5, burst_seconds=0.125),
+    )
+    run = write_synthetic_run(tmp_path / "run", official_shape())
+    run_folder.write(run.roofline, synthetic_roofline(kernels=kernels, units=4))
+    ceilings = scoring.run_evidence(run).ceilings
+    assert ceilings is not None
+    assert ceilings.flops == {"fp32": 1e12, "bf16": 2e12}
 
 
 def with_ceilings(share: float) -> Change:
@@ -112,6 +136,35 @@ def both(first: Change, second: Change) -> Change:
     return lambda evidence: second(first(evidence))
 
 
+def job_events(kind: str, seconds: float) -> Change:
+    """Move the controller's events of jobs, by all clocks."""
+
+    def change(evidence: Evidence) -> Evidence:
+        moved = [
+            event | {clock: event[clock] + seconds for clock in ("wall", "monotonic")}
+            if event["event"] == kind
+            else event
+            for event in evidence.events
+        ]
+        return dataclasses.replace(evidence, events=moved)
+
+    return change
+
+
+def job_ended(seconds: float) -> Change:
+    """See each member's job end so long after its training."""
+
+    def change(evidence: Evidence) -> Evidence:
+        ends = [
+            event | {"event": "job_ended", "job": f"job-{event['member']}-1"}
+            | {clock: event[clock] + seconds for clock in ("wall", "monotonic")}
+            for event in evidence.events_of("end")
+        ]  # fmt: skip
+        return dataclasses.replace(evidence, events=[*evidence.events, *ends])
+
+    return change
+
+
 BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
     # rule, change by a number, number just inside, number just outside
     # 2 cores × 5 GHz × 96 operations × 4
@@ -136,6 +189,15 @@ BOUNDS: list[tuple[str, Callable[[float], Change], float, float]] = [
      lambda x: both(on_accelerators("NVIDIA H200", 4, 4),
                     score(watts=x, power_coverage="accelerators")), 141.0, 139.0),
     ("plausible power", limited, 4199.0, 4201.0),
+    ("plausible power", lambda x: score(flops=x * 8 * EFFICIENCY, watts=2.0,
+                                        power_coverage="whole nodes"), 1.99, 2.01),
+    ("possible quality", lambda x: score(ensemble_quality=x, target_quality=0.2), 0.79, 0.81),
+    *(("plausible figures", lambda x, n=name: run_score(**{n: x}), 0.99e30, 1.01e30)
+      for name in ("vflops", "flops", "seconds", "vflops_per_watt")),
+    *(("plausible figures", lambda x, n=name: run_score(**{n: x}), 1.01e-30, 0.99e-30)
+      for name in ("vflops", "flops", "seconds")),
+    ("window as controlled", lambda x: job_events("job_submitted", x), 603.0, 604.0),
+    ("window as controlled", lambda x: job_ended(x), -0.9, -1.1),
     ("accelerators as described", lambda x: on_accelerators("NVIDIA H200", 4, int(x)), 4, 3),
 ]  # fmt: skip
 
@@ -168,6 +230,12 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
             ),
             "window as described",
         ),
+        (without("job_submitted"), "window as controlled"),
+        (events("epoch", loss=None), "no copied members"),
+        (
+            described(lambda node: dataclasses.replace(node, hostname="elsewhere")),
+            "window as described",
+        ),
     ):
         judgement = judge(change(copy.deepcopy(clean)), rules=PLAUSIBILITY_RULES)
         assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
@@ -182,6 +250,13 @@ def test_the_rate_of_an_unknown_cpu_could_not_be_checked(clean: Evidence) -> Non
         unknown = processors(**changes)(copy.deepcopy(clean))
         findings = judge(unknown, rules=(rules.possible_rate,)).violations
         assert {finding.severity for finding in findings} == {"unchecked"}
+
+
+def test_a_description_of_a_larger_cpu_than_there_is_raises_no_bound() -> None:
+    largest = Processors(cores=MOST_CORES, highest_hertz=HIGHEST_HERTZ, instructions=("fma",))
+    for changes in ({"cores": 10**6}, {"highest_hertz": 1e15}):
+        described = dataclasses.replace(largest, **changes)
+        assert processor_flops(described, "fp32") == processor_flops(largest, "fp32")
 
 
 def test_largest_rates_of_processors() -> None:
@@ -285,6 +360,18 @@ def test_members_on_another_host_may_be_minutes_apart(clean: Evidence) -> None:
             if e["event"] == "first_batch" and e["trial"] == 1
             else e
             for e in clean.events
+        ]
+        judged = broken(dataclasses.replace(clean, events=moved))
+        assert ("window as controlled" in judged) is expected
+
+
+def test_a_host_whose_clock_is_minutes_ahead_trains_within_its_jobs(clean: Evidence) -> None:
+    """The end of a job is the controller's event, on another clock than the end of training."""
+    other = {"host": "other", "boot": "1"}
+    for seconds, expected in ((300.0, False), (601.9, False), (602.1, True)):
+        moved = [
+            e | other | {"wall": e["wall"] + seconds} if e["event"] in TRAINING_EVENTS else e
+            for e in job_ended(1.0)(clean).events
         ]
         judged = broken(dataclasses.replace(clean, events=moved))
         assert ("window as controlled" in judged) is expected

@@ -10,11 +10,13 @@ import pytest
 
 from ai500.cli import main
 from ai500.core.errors import DataError
+from ai500.core.reading import file_sha256
 from ai500.data.open_store import open_store
+from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.submission.confirmations import (
+    Confirmation,
     confirmation_path,
-    read_confirmation,
     write_confirmation,
 )
 from ai500.submission.manifest import open_submission
@@ -114,14 +116,10 @@ def test_the_record_beside_the_submission_is_of_this_file_alone(
         main()
     assert ended.value.code == 1  # the run breaks rules
     assert "4 members" in capsys.readouterr().out
-    record = read_confirmation(path, "predictions")
-    assert record is not None and record.confirmed
-    assert read_confirmation(path, "rerun") is None
-    path.write_bytes(submitted.read_bytes() + b"\0")
-    assert read_confirmation(path, "predictions") is None
-    path.write_bytes(submitted.read_bytes())
-    confirmation_path(path, "predictions").write_text("{}")
-    assert read_confirmation(path, "predictions") is None
+    record = run_folder.read(Confirmation, confirmation_path(path, "predictions"))
+    assert record.confirmed
+    assert record.submission_sha256 == file_sha256(path)
+    assert not confirmation_path(path, "rerun").exists()
     write_confirmation(path, "rerun", confirmed=False, statement="differs", details={})
-    record = read_confirmation(path, "rerun")
-    assert record is not None and not record.confirmed
+    record = run_folder.read(Confirmation, confirmation_path(path, "rerun"))
+    assert not record.confirmed

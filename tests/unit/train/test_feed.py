@@ -20,6 +20,7 @@ from ai500.data.generated import generate
 from ai500.data.packed_store import PackedSplit
 from ai500.train.feed import Feed
 from ai500.train.prefetch import QUEUED_BATCHES, BatchRequest, prefetch
+from ai500.train.read_ahead import THREAD_NAME
 from ai500.workloads.learnable_images import SMOKE
 from tests.support.climate_files import write_year
 
@@ -46,7 +47,7 @@ def requests(batches: list[NDArray[np.int64]]) -> Iterator[BatchRequest]:
 
 
 def readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "ai500-prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name == THREAD_NAME]
 
 
 def test_many_threads_gather_what_one_would(

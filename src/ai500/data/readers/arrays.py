@@ -105,7 +105,7 @@ class NumpyTable:
 
     @property
     def by_row(self) -> bool:
-        """True unless an array is compressed."""
+        """True where samples can be read one by one: no array is compressed."""
         return not any(place.member for place in self.places.values())
 
     def rows(self, column: str) -> int:

@@ -314,7 +314,7 @@ class PythonSource:
 
 
 class DatasetReader(PythonSource):
-    """Reads a data set by number, in many processes."""
+    """Reader of a data set's samples by index, in many processes."""
 
     @cached_property
     def rows(self) -> dict[str, Rows]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ai500.core import plugins
 from ai500.core.errors import JobError
-from ai500.jobs.launchers import Launcher
 from ai500.records import Cluster, JobState, NodeSlots, Plan
 
 if TYPE_CHECKING:
     from ai500.config import Config
+    from ai500.jobs.launchers import Launcher
 
 ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
 ACTIVE: tuple[JobState, ...] = ("pending", "running")
 """States of jobs that have not ended."""
+PREPARING = "others train on its slots"
+"""Reason that a scheduler gives for a running job which it started early."""
 
 
 class SchedulerUnavailableError(JobError):
@@ -84,6 +86,14 @@ class Scheduler(Protocol):
 
     def close(self) -> None:
         """Release the controller's resources; jobs that outlive it keep running."""
+
+
+@runtime_checkable
+class StartsEarly(Protocol):
+    """A scheduler that starts waiting jobs before those on their slots have ended."""
+
+    def end_soon(self, ids: Sequence[str]) -> None:
+        """Note that these jobs end soon: the next ones on their slots may start and prepare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,30 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from ai500.config import Config
 from ai500.core.atomic import explained, explaining_write_errors
 from ai500.core.errors import EnvironmentLacksError, setting_error
+from ai500.core.processes import resident_bytes
+from ai500.core.slot_locks import VARIABLE
 from ai500.core.source import DIE_WITH_PARENT
+from ai500.jobs.free_memory import free_bytes
 from ai500.jobs.launchers import RUNTIMES, Launcher
-from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, SchedulerContext
+from ai500.jobs.schedulers import ATTEMPT_MARK, PREPARING, JobSpec, JobStatus, SchedulerContext
 from ai500.records import Cluster
 
 GRACE_SECONDS = 15.0  # for a cancelled worker to write its checkpoint
+EARLY_MEMORY = 1.5
+"""Free memory that an early start needs, in that of the job on its slots: it will take as much."""
 
 
 class LocalScheduler:
     """Starts a job when the slots of its mapping are free; later waves wait for them [D13].
+
+    With a folder of slot locks a job starts as soon as those on its slots are about to end. Its
+    member prepares meanwhile, and trains when they release the locks.
 
     Jobs end with this process: each runs in a session of its own that is killed as a whole, the
     kernel kills it when this process dies, and torchrun's ranks when torchrun dies.
@@ -33,9 +42,21 @@ class LocalScheduler:
     poll_seconds = 0.5
     slowest_poll_seconds = 0.5  # a poll is cheap, and its delay counts as training time
 
-    def __init__(self, launcher: Launcher, *, jobs_per_slot: int = 1) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        *,
+        jobs_per_slot: int = 1,
+        slot_locks: Path | None = None,
+        early_memory: float = EARLY_MEMORY,
+    ) -> None:
         self._launcher = launcher
         self._jobs_per_slot = jobs_per_slot
+        self._slot_locks = slot_locks
+        self._early_memory = early_memory
+        self._ending: set[str] = set()
+        self._before: dict[str, frozenset[str]] = {}
+        """Job that was started early → jobs that ran on its slots then."""
         self._queue: dict[str, JobSpec] = {}
         self._running: dict[str, tuple[JobSpec, subprocess.Popen[bytes]]] = {}
         self._ended: dict[str, JobStatus] = {}
@@ -57,6 +78,10 @@ class LocalScheduler:
 
     def follow(self) -> None:
         """Prepare nothing."""
+
+    def end_soon(self, ids: Sequence[str]) -> None:
+        """Let the jobs that wait for the slots of these start at the next poll."""
+        self._ending |= set(ids)
 
     def states(self, ids: Sequence[str]) -> dict[str, JobStatus]:
         """Reap ended processes, start jobs whose slots are free, return the states."""
@@ -83,42 +108,67 @@ class LocalScheduler:
                 process.wait(max(0.0, deadline - time.monotonic()))
             self._kill_group(process)
             self._ended[job_id] = JobStatus("cancelled", process.returncode)
+        if not self._running:
+            self.close()
 
     def close(self) -> None:
-        """Release nothing: jobs end with this process."""
+        """Remove the slots' locks; jobs end with this process."""
+        if self._slot_locks is not None:
+            shutil.rmtree(self._slot_locks, ignore_errors=True)
 
     def _state(self, job_id: str) -> JobStatus:
         if job_id in self._queue:
             return JobStatus("pending")
         if job_id in self._running:
-            return JobStatus("running")
+            waits = not self._before.get(job_id, frozenset()).isdisjoint(self._running)
+            return JobStatus("running", reason=PREPARING if waits else None)
         return self._ended.get(job_id, JobStatus("lost"))
 
     def _start_ready(self) -> None:
-        taken = Counter(
-            slot
-            for job, _ in self._running.values()
-            for share in job.shares
-            for slot in share.slots
-        )
+        """Start the jobs whose slots are free, or will be soon."""
+        taken = _slots_of(job for job, _ in self._running.values())
+        ending = _slots_of(self._running[i][0] for i in self._ending & self._running.keys())
         for job_id, job in list(self._queue.items()):
-            slots = [slot for share in job.shares for slot in share.slots]
-            if all(taken[slot] < self._jobs_per_slot for slot in slots):
-                taken.update(slots)
+            slots = _slots_of([job])
+            is_free = all(taken[slot] < self._jobs_per_slot for slot in slots)
+            # One more job than trains: the third would be early by a whole member.
+            soon = self._slot_locks and all(taken[slot] == ending[slot] <= 1 for slot in slots)
+            if is_free or (soon and self._has_memory_beside(slots)):
+                taken += slots
                 del self._queue[job_id]
+                self._before[job_id] = frozenset(self._running_on(slots))
                 self._running[job_id] = (job, self._start(job))
+
+    def _running_on(self, slots: Counter[int]) -> list[str]:
+        """Return the jobs that run on some of these slots."""
+        return [
+            i for i, (job, _) in self._running.items() if slots.keys() & _slots_of([job]).keys()
+        ]
+
+    def _has_memory_beside(self, slots: Counter[int]) -> bool:
+        """Return True if memory is free for one more job like the largest on these slots."""
+        beside = [resident_bytes(self._running[i][1].pid) for i in self._running_on(slots)]
+        free = free_bytes()
+        return free is not None and all(
+            size is not None and free >= self._early_memory * size for size in beside
+        )
 
     def _start(self, job: JobSpec) -> subprocess.Popen[bytes]:
         command = self._launcher(job.command)
         # Inside a Slurm job this process is not one of its steps: the worker must not see them.
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+        environment |= job.environment
+        if self._slot_locks is not None:
+            with explaining_write_errors(self._slot_locks):
+                self._slot_locks.mkdir(parents=True, exist_ok=True)
+            environment[VARIABLE] = str(self._slot_locks)
         with explaining_write_errors(job.log), job.log.open("ab") as log:
             log.write(f"{ATTEMPT_MARK}{job.attempt} of member {job.member}\n".encode())
             log.flush()
             try:
                 return subprocess.Popen(
                     [sys.executable, "-S", DIE_WITH_PARENT, str(os.getpid()), *command],
-                    env={**inherited, **job.environment},
+                    env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -131,6 +181,11 @@ class LocalScheduler:
     def _kill_group(process: subprocess.Popen[bytes]) -> None:
         _signal_group(process, signal.SIGKILL)
         process.wait()
+
+
+def _slots_of(jobs: Iterable[JobSpec]) -> Counter[int]:
+    """Count the jobs on each slot."""
+    return Counter(slot for job in jobs for share in job.shares for slot in share.slots)
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -152,8 +207,14 @@ class LocalKind:
         """Make the scheduler of one trial."""
         plan = context.plan
         one_process = plan.sharing.mode == "process"
+        # On an accelerator a member that prepares would disturb the one that trains, and take
+        # its memory; that of a container is not known here.
+        is_known = plan.device == "cpu" and plan.launcher == "bare"
+        overlaps = is_known and plan.waves > 1 and plan.members_per_accelerator == 1
         return LocalScheduler(
-            context.launcher, jobs_per_slot=1 if one_process else plan.members_per_accelerator
+            context.launcher,
+            jobs_per_slot=1 if one_process else plan.members_per_accelerator,
+            slot_locks=context.trial / "slots" if overlaps else None,
         )
 
     def preview(self, context: SchedulerContext, jobs: Sequence[JobSpec]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from ai500.config import Config, SlurmConfig
 from ai500.core.atomic import write_text
 from ai500.core.errors import JobError
+from ai500.core.shell import quoted
 from ai500.jobs import gang
 from ai500.jobs.barrier import BarrierServer
 from ai500.jobs.outage import Outage, ask_patiently
@@ -308,11 +309,11 @@ class SlurmScheduler:
                     if job_ids := commands.jobs_named(name):
                         return job_ids[0]
             except (commands.CommandFailedError, commands.UnclearReplyError) as error:
-                return self._found(name, error=error)
+                return self._accepted_job(name, error=error)
             time.sleep(SUBMIT_PAUSE_SECONDS)
         raise AssertionError  # the loop has no end
 
-    def _found(
+    def _accepted_job(
         self, name: str, *, error: commands.CommandFailedError | commands.UnclearReplyError
     ) -> str:
         """Return the id of a job that may exist after an unclear sbatch; raise if it does not."""
@@ -331,8 +332,8 @@ class SlurmScheduler:
         raise JobError(
             str(error),
             value=error.value,
-            remedy=f"Jobs of this run may be in the queue: `ai500 resume {run}` follows them and "
-            f"submits the rest, `ai500 cancel {run}` ends them.",
+            remedy=f"Jobs of this run may be in the queue: `ai500 resume {quoted(run)}` follows "
+            f"them and submits the rest, `ai500 cancel {quoted(run)}` ends them.",
         ) from error
 
     def _only(self, job: str, *, name: str) -> str:

@@ -141,11 +141,11 @@ def _run(words: Sequence[str], *, deadline: float, stdin: str) -> subprocess.Com
 
 def _communicate(process: subprocess.Popen[str], *, deadline: float, stdin: str) -> tuple[str, str]:
     """Return stdout and stderr; end an sbatch that begins to retry by itself, for minutes."""
-    given: str | None = stdin
+    unsent: str | None = stdin
     while True:
         seconds = min(RETRY_NOTICE_SECONDS, max(0.0, deadline - time.monotonic()))
         try:
-            return process.communicate(given, timeout=seconds)
+            return process.communicate(unsent, timeout=seconds)
         except subprocess.TimeoutExpired as late:
             stderr = (late.stderr or b"").decode(errors="replace")  # bytes, whatever the encoding
             if time.monotonic() >= deadline:
@@ -153,7 +153,7 @@ def _communicate(process: subprocess.Popen[str], *, deadline: float, stdin: str)
             if _RETRYING in stderr:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-            given = None
+            unsent = None
 
 
 def query_slurm(words: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ def conflicts(config: Config, plan: Plan, *, cpus_per_slot: int) -> Iterator[str
     job = _needs(plan, members, cpus_per_slot)
     for qos in plan.cluster.limits.qos:
         named = f"QOS {qos.name}"
-        for limit, option, needed, who in (
+        for limit, option, needed, scope in (
             (qos.per_job, "MaxTRESPerJob", job, "a job"),
             (qos.per_user, "MaxTRESPerUser", at_once, "a user"),
             (qos.group, "GrpTRES", at_once, "all its jobs together"),
@@ -82,7 +82,7 @@ def conflicts(config: Config, plan: Plan, *, cpus_per_slot: int) -> Iterator[str
                         else "members would wait for each other"
                     )  # fmt: skip
                     yield (
-                        f"{named} allows {who} {most} {RESOURCES[resource]} ({option}), the plan "
+                        f"{named} allows {scope} {most} {RESOURCES[resource]} ({option}), the plan "
                         f"takes {needed[resource]} at once: {effect}. Set another slurm.qos, or "
                         "a smaller system.scale."
                     )

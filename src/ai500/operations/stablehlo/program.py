@@ -234,36 +234,9 @@ class _Flattener:
         names = statement.operands[::2] if is_pretty else body.arguments
         initial_names = statement.operands[1::2] if is_pretty else statement.operands
         initial = [scope[name] for name in initial_names]
-        invariant = [True] * len(initial)
-        needs_gradient = [value.needs_gradient for value in initial]
-        # A pass that changes anything settles at least one of the two flags of a value.
-        for _ in range(2 * len(initial) + 1):
-            carried = [
-                Value(
-                    value.shape,
-                    value.dtype,
-                    owner=value.owner if is_invariant else None,
-                    constant=value.constant if is_invariant else None,
-                    needs_gradient=gradient,
-                )
-                for value, is_invariant, gradient in zip(
-                    initial, invariant, needs_gradient, strict=True
-                )
-            ]
-            instructions: list[Instruction] = []
-            inner = {**scope, **dict(zip(names, carried, strict=True))}
-            returned = self.run_region(body, inner, instructions, repeats=repeats, caller=location)
-            still = [
-                old and new is value
-                for old, new, value in zip(invariant, returned, carried, strict=True)
-            ]
-            gradient = [
-                old or value.needs_gradient
-                for old, value in zip(needs_gradient, returned, strict=True)
-            ]
-            if (still, gradient) == (invariant, needs_gradient):
-                break
-            invariant, needs_gradient = still, gradient
+        carried, returned, instructions = self._settled_body(
+            body, dict(zip(names, initial, strict=True)), scope, repeats=repeats, location=location
+        )
         test_names = condition.arguments or names
         test = self.run_region(
             condition, {**scope, **dict(zip(test_names, carried, strict=True))}, []
@@ -280,6 +253,52 @@ class _Flattener:
             result.owner, result.constant = value.owner, value.constant
             result.needs_gradient = value.needs_gradient
         return results
+
+    def _settled_body(
+        self,
+        body: Region,
+        initial: dict[str, Value],
+        scope: Scope,
+        *,
+        repeats: int,
+        location: str,
+    ) -> tuple[list[Value], tuple[Value, ...], list[Instruction]]:
+        """Return a loop's carried values, what its body returns for them, and its instructions.
+
+        The body is executed until it is known which carried values it leaves as they are, and which
+        need a gradient.
+        """
+        invariant = [True] * len(initial)
+        needs_gradient = [value.needs_gradient for value in initial.values()]
+        # A pass that changes anything settles at least one of the two flags of a value.
+        for _ in range(2 * len(initial) + 1):
+            carried = [
+                Value(
+                    value.shape,
+                    value.dtype,
+                    owner=value.owner if is_invariant else None,
+                    constant=value.constant if is_invariant else None,
+                    needs_gradient=gradient,
+                )
+                for value, is_invariant, gradient in zip(
+                    initial.values(), invariant, needs_gradient, strict=True
+                )
+            ]
+            instructions: list[Instruction] = []
+            inner = {**scope, **dict(zip(initial, carried, strict=True))}
+            returned = self.run_region(body, inner, instructions, repeats=repeats, caller=location)
+            still = [
+                old and new is value
+                for old, new, value in zip(invariant, returned, carried, strict=True)
+            ]
+            gradient = [
+                old or value.needs_gradient
+                for old, value in zip(needs_gradient, returned, strict=True)
+            ]
+            if (still, gradient) == (invariant, needs_gradient):
+                break
+            invariant, needs_gradient = still, gradient
+        return carried, returned, instructions
 
 
 def _trip_count(

@@ -40,7 +40,7 @@ class Dot:
     tip: str
     """Text of the tooltip."""
     name: str = ""
-    """Text beside the dot; empty: it has its tooltip only."""
+    """Text beside the dot; empty: none, only the tooltip."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ class Frame:
 
 
 def nice_ticks(low: float, high: float, *, most: int = 6, whole: bool = False) -> Ticks:
-    """Return at most `most` round values that enclose [low, high]; `whole`: no fractions."""
+    """Return at most `most` round values that enclose both ends; `whole`: no fractions."""
+    low, high = min(low, high), max(low, high)
     if (high - low) / most <= sys.float_info.min:
         margin = abs(low) * 0.1 or 1.0
         low, high = low - margin, high + margin
@@ -145,11 +146,12 @@ def log_ticks(low: float, high: float, *, limit: int = 7) -> Ticks:
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        last_values = range(start + 1, len(values))
+        above = (i for i in last_values if values[i] >= high * (1 - 1e-9))
         end = min(above, default=len(values) - 1)
         if end - start < limit:
             break
-    step = math.ceil((end - start) / limit)  # above 1 only for very many decades
+    step = max(1, math.ceil((end - start) / limit))  # above 1 only for very many decades
     kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
     return Ticks(tuple(kept), tuple(human_si(value).strip() for value in kept))
 
@@ -263,7 +265,7 @@ def axes(frame: Frame, x_ticks: Ticks, y_ticks: Ticks, *, x_title: str, y_title:
 
 
 def document(parts: Iterable[str], *, height: float, title: str) -> str:
-    """Put the parts together, with a title for screen readers."""
+    """Build an SVG document from its parts, with a title for screen readers."""
     name = escape(title, quote=True)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{name}" '

@@ -195,7 +195,7 @@ class FusedKernels(ReferenceKernels):
     def pointwise_add_relu_backward(
         self, dx: Tensor, weight: Tensor, extra: SkipGradient, size: Size, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Do the same where dy is the input gradient of a 1×1 convolution plus the skip's."""
+        """Mask a 1×1 convolution's input gradient plus the skip's, as `add_relu_backward`."""
         flat = weight.flatten(1)
         if self.tile is None or extra.stride > 1 or len(flat) > self.max_gradient_inputs:
             return self._add_relu_backward(dx @ flat, extra, size, mask)

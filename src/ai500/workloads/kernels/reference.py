@@ -225,7 +225,7 @@ class ReferenceKernels:
     def pointwise_add_relu_backward(
         self, dx: Tensor, weight: Tensor, extra: SkipGradient, size: Size, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Do the same where dy is the input gradient of a 1×1 convolution plus the skip's."""
+        """Mask a 1×1 convolution's input gradient plus the skip's, as `add_relu_backward`."""
         return self.add_relu_backward(self.input_gradient(dx, weight, extra, size), mask)
 
     def strided_rows_sum(self, y: Tensor, size: Size, stride: int) -> tuple[Tensor, Tensor]:
