@@ -19,7 +19,7 @@ from ai500.core.units import human_seconds, human_si
 from ai500.ranking.entries import Drawing, Rejected
 from ai500.ranking.site import build
 from ai500.report.charts.roofline import Mark, Roof, RooflineChart, Slope
-from tests.support.chromium import TEXT_COLLISIONS, contrast, luminance
+from tests.support.chromium import BROKEN_NAMES, TEXT_COLLISIONS, contrast, luminance
 from tests.support.synthetic_list import identity, ranked
 from tests.support.synthetic_site import (
     ENTRIES,
@@ -471,6 +471,9 @@ def test_no_page_scrolls_sideways(page: Page, local: str) -> None:
         for width in (360, 390, 800, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+            # The comparison's columns have equal widths: a long name breaks there.
+            if not where.startswith("compare"):
+                assert page.evaluate(BROKEN_NAMES) == [], (where, width)
 
 
 def test_a_phone_shows_cards_that_sort(page: Page, local: str) -> None:

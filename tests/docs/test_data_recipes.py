@@ -106,8 +106,8 @@ def test_records_of_tensorflow(tmp_path: Path, packed: Recipe) -> None:
 
 def test_frames_of_deepcam(tmp_path: Path, packed: Recipe) -> None:
     """Their channels are in another order, and last; the check finds nothing impossible then."""
-    theirs = "TMQ U850 V850 UBOT VBOT QREFHT PS PSL T200 T500 PRECT TS TREFHT Z1000 Z200 ZBOT"
-    order = [CHANNELS.index(name) for name in theirs.split()]
+    field_order = "TMQ U850 V850 UBOT VBOT QREFHT PS PSL T200 T500 PRECT TS TREFHT Z1000 Z200 ZBOT"
+    order = [CHANNELS.index(name) for name in field_order.split()]
     for seed, split in enumerate(("train", "validation"), 1):
         (tmp_path / split).mkdir()
         for number, frame in enumerate(frames_of(seed)):

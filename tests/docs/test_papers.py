@@ -11,7 +11,10 @@ import pytest
 import typer.main
 
 from ai500.cli import app
-from ai500.workloads.named_models import countable
+from ai500.metrics.equations import scaling_ratio
+from ai500.operations import count
+from ai500.operations.shipped import shipped_operations
+from ai500.workloads.named_models import IMAGENET_INPUT, countable
 from tests.support import v2_roofline as v2
 from tests.support.docs_examples import ROOT
 
@@ -63,15 +66,17 @@ def test_each_command_exists_with_its_options() -> None:
         while words and hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         assert not hasattr(command, "commands"), text
-        known = {option for one in command.params for option in one.opts}
+        known = {option for parameter in command.params for option in parameter.opts}
         options = [word for word in words if word.startswith("-")]
         assert set(options) <= known, text
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
-        required = [one for one in arguments if one.required]
-        given = [word for word in words if not word.startswith("-")]
-        assert not required or given, text
-        if command.name == "flops" and given[0] != "MODEL":
-            assert countable(given[0]).name == given[0]
+        arguments = [
+            parameter for parameter in command.params if parameter.param_type_name == "argument"
+        ]
+        required = [parameter for parameter in arguments if parameter.required]
+        positional = [word for word in words if not word.startswith("-")]
+        assert not required or positional, text
+        if command.name == "flops" and positional[0] != "MODEL":
+            assert countable(positional[0]).name == positional[0]
 
 
 def test_links_of_the_page_lead_somewhere() -> None:
@@ -97,18 +102,60 @@ def test_measurements_on_the_page_are_those_of_the_records() -> None:
     assert f"{share:.0%} of the BF16 peak".replace("%", " %") in rows("V2")["Table 11"][3]
 
 
+def test_sentences_about_the_optimizations_are_those_of_its_points() -> None:
+    """Of docs/studies.md: the table there is generated, these sentences are not."""
+    page = " ".join((ROOT / "docs/studies.md").read_text(encoding="utf-8").split())
+    result = json.loads(
+        (ROOT / "docs/examples/studies/optimizations/result.json").read_text(encoding="utf-8")
+    )
+    minutes = {point["name"]: point["wall_seconds"] / 60 for point in result["points"]}
+    shown = ("fp32", "mixed-bf16", "mixed-fp16", "fp16", "int8", "compression", "both")
+    large = [name for name in minutes if name.startswith("large-batch")]
+    in_all = sum(minutes[name] for name in (*shown, *large))
+    assert f"({in_all:.0f} minutes, {minutes['fp16'] + minutes['mixed-fp16']:.0f} of them" in page
+    quality = {point["name"]: point["score"]["ensemble_quality"] for point in result["points"]}
+    assert "both together are above neither" in page
+    assert quality["large-batch"] > quality["large-batch-neither"]
+
+
+def test_counts_on_the_page_are_those_of_the_graphs() -> None:
+    """Parameters, operations of an image and the scaling ratio of V2's two models."""
+    network = shipped_operations("image_classification", "full", "aiperf")
+    detector = shipped_operations("extreme_weather", "full", "aiperf")
+    assert network is not None and detector is not None
+    v1 = countable("resnet50-v1").model()
+    one, step = (
+        count(v1, (batch, *IMAGENET_INPUT), convention="aiperf", loss="softmax")
+        for batch in (1, 128)
+    )
+    each = [one.total / 1e9, network.per_sample / 1e9, detector.per_sample / 1e9]
+    millions = [count.parameters / 1e6 for count in (network, detector)]
+    ratios = [
+        scaling_ratio(step.total, parameters=step.parameters),
+        scaling_ratio(detector.per_step(1), parameters=detector.parameters),
+    ]
+    ours = {name: cells[3] for name, cells in (rows("V2") | {"V3": rows("V3")["Table 4"]}).items()}
+    assert ours["V3"] == "{:.1f} M and {:.1f} M".format(*millions)
+    assert ours["Table 5"] == "{:.2f} (ResNet-50 v1) and {:.2f}".format(*ratios)
+    assert ours["Table 10"] == (
+        f"{each[1]:.1f} GFLOP (v1.5; {each[0]:.2f} for v1) and {each[2]:,.0f} GFLOP"
+    )
+    assert rows("AIPerf")["Table III"][3] == f"{each[0]:.2f} GFLOP"
+    assert f"{each[2]:,.0f} GFLOP an image" in rows("V3")["Table 4"][4]
+
+
 def test_roofs_of_the_roofline_page_are_computed() -> None:
     """Every number of its table on V2's system, from V2's Table 5, ceilings and links."""
     page = (ROOT / "docs" / "roofline.md").read_text(encoding="utf-8")
-    found = re.findall(
+    table_rows = re.findall(
         r"^\| (EWA|Image Classification|the same, mixed)(?:, (\d+) \(.*?\))? \|.*?"
         r"\| ([\d,]+) T \| ([\d,]+) T \|",
         page,
         re.M,
     )
-    assert len(found) == 7
+    assert len(table_rows) == 7
     workload, gpus = "", 0
-    for name, number, roof, ceiling in found:
+    for name, number, roof, ceiling in table_rows:
         mixed = name == "the same, mixed"
         if not mixed:
             workload, gpus = name, int(number)

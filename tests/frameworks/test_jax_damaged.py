@@ -56,8 +56,10 @@ def test_a_damaged_checkpoint_ends_with_the_same_weights(
     assert command.wait(timeout=LIMIT) == 0, command.err
     resumed = wait_for(folder.events, "resumed", timeout=1)
     assert (resumed["epoch"], resumed["step"]) > (0, 0)  # the one before was good
-    ours, theirs = (run_folder.read(TrainRecord, member(run).record) for run in (halves, whole))
-    assert ours.weights_sha256 == theirs.weights_sha256
+    interrupted, straight = (
+        run_folder.read(TrainRecord, member(run).record) for run in (halves, whole)
+    )
+    assert interrupted.weights_sha256 == straight.weights_sha256
     findings = run_folder.read_json(RunFolder(halves).findings)
     damaged = [each["run"] for each in findings if each["rule"] == "intact checkpoints"]
     assert damaged == ["checkpoint.npz"]

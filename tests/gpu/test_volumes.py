@@ -45,11 +45,11 @@ def test_pooling_equals_torch(shape: tuple[int, ...], dtype: torch.dtype) -> Non
     x = torch.randint(-4, 5, shape, device=DEVICE).to(dtype).requires_grad_()
     bias = torch.randint(-2, 3, shape[1:2], device=DEVICE).to(dtype).requires_grad_()
     own = volume_kernels.pool(x, bias, slope=0.25)
-    theirs = max_pool3d(leaky_relu(x + bias.view(-1, 1, 1, 1), 0.25), 2)
-    assert torch.equal(own, theirs)
+    reference = max_pool3d(leaky_relu(x + bias.view(-1, 1, 1, 1), 0.25), 2)
+    assert torch.equal(own, reference)
     weights = torch.randint(-3, 4, own.shape, device=DEVICE).to(dtype)
     for gradient, expected in zip(
-        _gradients(own, weights, x, bias), _gradients(theirs, weights, x, bias), strict=True
+        _gradients(own, weights, x, bias), _gradients(reference, weights, x, bias), strict=True
     ):
         torch.testing.assert_close(
             gradient, expected, rtol=1e-2 if dtype != torch.float32 else 0, atol=0
@@ -77,5 +77,5 @@ def test_the_fused_model_computes_the_same_gradients() -> None:
     volumes = volumes.contiguous(memory_format=torch.channels_last_3d)
     for model in (plain, fused):
         model(volumes).square().sum().backward()
-    for own, theirs in zip(fused.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(own.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+    for own, reference in zip(fused.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, reference.grad, rtol=1e-4, atol=1e-5)

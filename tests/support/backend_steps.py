@@ -29,8 +29,8 @@ def main() -> None:
     from ai500.workloads.protocol import load_workload
 
     framework, source, target = sys.argv[1:]
-    given = dict(np.load(source))
-    settings = json.loads(str(given["settings"]))
+    inputs = dict(np.load(source))
+    settings = json.loads(str(inputs["settings"]))
     classes = load_workload(settings["workload"]).problem_classes
     problem_class = dataclasses.replace(
         classes[settings["class"]], input_shape=tuple(settings["input_shape"])
@@ -38,7 +38,7 @@ def main() -> None:
     hyper = dataclasses.replace(
         problem_class.reference,
         precision=settings["precision"],
-        batch_size=len(given["draws"][0]),
+        batch_size=len(inputs["draws"][0]),
         **settings["hyperparameters"],
     )
     module = importlib.import_module(f"ai500.frameworks.{framework}_backend")
@@ -48,7 +48,7 @@ def main() -> None:
             hyperparameters=hyper,
             weights={
                 name.removeprefix("weights."): array
-                for name, array in given.items()
+                for name, array in inputs.items()
                 if name.startswith("weights.")
             },
             rank=Rank(0, 0, 1, 1),
@@ -63,17 +63,17 @@ def main() -> None:
     losses = []
     fields = {
         name.removeprefix("fields."): array
-        for name, array in given.items()
+        for name, array in inputs.items()
         if name.startswith("fields.")
     }
-    for step, rate in enumerate(given["rates"]):
+    for step, rate in enumerate(inputs["rates"]):
         batch = {name: array[step] for name, array in fields.items()}
-        placed = backend.place(batch, given["draws"][step])
+        placed = backend.place(batch, inputs["draws"][step])
         losses.append(float(backend.train_step(placed, learning_rate=float(rate))))
         results |= {f"{step}.{name}": array for name, array in backend.state().items()}
     results["losses"] = np.array(losses)
     results["predictions"] = backend.predict({name: array[0] for name, array in fields.items()})
-    for batch in (IDENTITY_BATCH, len(given["draws"][0])):
+    for batch in (IDENTITY_BATCH, len(inputs["draws"][0])):
         trace = backend.trace(batch=batch)
         results[f"graph_sha256.{batch}"] = np.array(graph_sha256(trace))
     results["trace"] = np.array(json.dumps(dataclasses.asdict(trace)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,22 @@ def in_logs(
     ]:
         changed = [change(event) for event in events.read(path)]
         path.write_text("".join(json.dumps(event) + "\n" for event in changed))
+
+
+def log_again(run: RunFolder, change: Callable[[list[Event]], Iterable[Event]]) -> None:
+    """Write the run's log again, and the members' own logs from its events."""
+    log, numbers = list(change(list(events.read(run.events)))), Counter[tuple[int, int]]()
+    own: dict[Path, list[Event]] = {}
+    for event in log:
+        if event["event"] in MEMBER_EVENTS:
+            member = (event["trial"], event["member"])
+            numbers[member] += 1
+            event |= {"sequence": numbers[member], "member_sequence": numbers[member]}
+            path = run.trial(event["trial"]).member(event["member"]).events
+            kept = {key: value for key, value in event.items() if key != "member_sequence"}
+            own.setdefault(path, []).append(kept)
+    for path, lines in [(run.events, log), *own.items()]:
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def of_members(change: Callable[[Event], Event]) -> Callable[[Event], Event]:
@@ -152,6 +169,125 @@ def invented_offset(run: RunFolder) -> None:
             base = {key: event[key] for key in keep}
             log.append(base | {"event": "clock"} | measured)
     run.events.write_text("".join(json.dumps(event) + "\n" for event in log))
+
+
+def moved_to_another_host(seconds: float, *, uncertainty: float) -> Forgery:
+    """Go on after the first epoch on another host, whose clock is said to be ahead."""
+    other = {"host": "host2", "boot": OTHER_BOOT}
+
+    def moved(log: list[Event]) -> Iterator[Event]:
+        for event in log:
+            later = event["event"] in ("end", "operations") or event.get("epoch", 0) > 1
+            if event["event"] in MEMBER_EVENTS and later:
+                event |= other | {"attempt": 2}
+            yield event
+            if event["event"] == "quality" and event["epoch"] == 1:
+                yield event | other | {"event": "resumed", "attempt": 2, "step": 0}
+            if event["event"] in ("first_batch", "end"):
+                for host, offset in ((other, seconds), ({"host": "host", "boot": BOOT}, 0.0)):
+                    measured = {"offset_seconds": offset, "uncertainty_seconds": uncertainty}
+                    base = {key: event[key] for key in (*CLOCKS, "sequence", "trial", "member")}
+                    yield base | host | measured | {"event": "clock", "reference": "host"}
+
+    def forge(run: RunFolder) -> None:
+        log_again(run, moved)
+        for path in sorted(run.path.glob("trials/*/systems/host-*.json")):
+            node = changed_records.load(path)
+            before = node["before"] | {"wall": node["before"]["wall"] + 3}
+            there = node | {"hostname": "host2", "before": before}
+            changed_records.save(path.with_name(path.name.replace("host", "host2")), there)
+            changed_records.save(path, node | {"after": None})
+
+    return forge
+
+
+def jobs_after_training(run: RunFolder) -> None:
+    """Submit the jobs after the members had trained, by the controller's events."""
+
+    def change(event: Event) -> Event:
+        late = event["event"].startswith("job_")
+        return event | {clock: event[clock] + 5000 * late for clock in CLOCKS}
+
+    in_logs(run, change, patterns=("",))
+
+
+def job_ended_early(run: RunFolder) -> None:
+    """End each member's job right after its start."""
+
+    def change(log: list[Event]) -> Iterator[Event]:
+        for event in log:
+            yield event
+            if event["event"] == "job_started":
+                yield event | {"event": "job_ended"}
+
+    log_again(run, change)
+
+
+def epochs_repeated(run: RunFolder) -> None:
+    """Put another time of each epoch before the real one, as after a crash."""
+
+    def change(log: list[Event]) -> Iterator[Event]:
+        previous: dict[Any, Event] = {}
+        for event in log:
+            member = (event.get("trial"), event.get("member"))
+            if event["event"] == "epoch":
+                yield scaled(0.7, start=previous[member], event=event)
+            yield event
+            previous[member] = event
+
+    log_again(run, change)
+
+
+def earlier_first_batch(share: float) -> Forgery:
+    """Move each member's first batch into its first epoch, of which this share is left."""
+
+    def forge(run: RunFolder) -> None:
+        ends = {
+            (e["trial"], e["member"]): e
+            for e in events.read(run.events)
+            if e["event"] == "epoch" and e["epoch"] == 1
+        }
+
+        def change(event: Event) -> Event:
+            if event["event"] != "first_batch":
+                return event
+            return scaled(share, start=ends[event["trial"], event["member"]], event=event)
+
+        in_logs(run, change)
+
+    return forge
+
+
+def of_epochs(**fields: Any) -> Forgery:
+    """Change fields of every `epoch` event."""
+    return lambda run: in_logs(
+        run, lambda event: event | fields if event["event"] == "epoch" else event
+    )
+
+
+def in_descriptions(**processors: Any) -> Forgery:
+    """Change the nodes' descriptions of their CPUs."""
+    return lambda run: in_files(
+        run, "trials/*/systems/*.json", lambda node: node["processors"].update(processors)
+    )
+
+
+def other_times(run: RunFolder) -> None:
+    """Change the time of every event of members by up to a second, and their predictions."""
+    moved: dict[tuple[int, int, int], float] = {}
+
+    def change(event: Event) -> Event:
+        place = (event["trial"], event["member"], event["sequence"])
+        seconds = moved.setdefault(place, 0.5 * (1 + math.sin(1e4 * sum(place) * place[0])))
+        late = event["event"] in ("quality", "end", "operations")
+        later = event["event"] in ("end", "operations")
+        return event | {clock: event[clock] + 0.3 * seconds + late + later for clock in CLOCKS}
+
+    def description(node: Any) -> None:
+        node["after"]["wall"] += 4
+
+    in_logs(run, of_members(change))
+    in_files(run, "trials/*/systems/*.json", description)
 
 
 def more_operations(factor: float, *, changed_hash: bool = True) -> Forgery:
@@ -343,8 +479,12 @@ def better_ensemble(change: Callable[[float], float], *, files: bool = True) -> 
     return forge
 
 
-def a_microwatt(run: RunFolder) -> None:
-    """Invent meters of whole nodes, which read a millionth of a watt."""
+def metered(watts: float, part: str = "node") -> Forgery:
+    """Invent meters that read so many watts."""
+    return lambda run: _invent_meters(run, watts, part)
+
+
+def _invent_meters(run: RunFolder, watts: float, part: str) -> None:
     plan = run_folder.read(Plan, run.plan)
     for trial, first in starts(run).items():
         last = max(
@@ -356,14 +496,14 @@ def a_microwatt(run: RunFolder) -> None:
             head = {
                 "event": "meters", "wall": first["wall"] - 5, "monotonic": first["monotonic"] - 5,
                 "host": first["host"], "boot": BOOT, "trial": trial, "member": member,
-                "period_seconds": 1.0, "covers": {"ipmi": ["node"]}, "absent": {},
+                "period_seconds": 1.0, "covers": {"ipmi": [part]}, "absent": {},
             }  # fmt: skip
             columns = {"event": "columns", "columns": [["ipmi", "node", "watts", None]]}
             lines = [head, columns]
             at = first["monotonic"] - 5
             while at < last + 5:
                 lines.append(
-                    {"event": "sample", "wall": at + boot, "monotonic": at, "values": [1e-6]}
+                    {"event": "sample", "wall": at + boot, "monotonic": at, "values": [watts]}
                 )
                 at += 1.0
             path = run.trial(trial).meters / f"{first['host']}-{member:03d}.jsonl"
@@ -466,6 +606,19 @@ FORGERIES: dict[str, Forgery] = {
     "members' times × 10⁻¹², the controller's untouched": faster_members(1e-12),
     "members' times × 0.1, the controller's untouched": faster_members(0.1),
     "members' times × 0.1 in their own logs only": faster_members(0.1, patterns=("trials/*/",)),
+    "members' times × 0.1, on a host without a description": both(
+        faster_members(0.1),
+        lambda run: in_logs(run, of_members(lambda event: event | {"host": "other"})),
+    ),
+    "first batch moved by 90 % of the first epoch": earlier_first_batch(0.1),
+    "a host whose clock is said to be 100 s ahead": moved_to_another_host(100, uncertainty=1e-3),
+    "the same, known to 100 s": moved_to_another_host(100, uncertainty=100),
+    "jobs that are submitted after the training": jobs_after_training,
+    "jobs that end before the training": job_ended_early,
+    "each epoch twice, the first at another time": epochs_repeated,
+    "all times × 10⁻³, on a CPU of 10¹⁵ Hz": both(
+        faster(1e-3), in_descriptions(highest_hertz=1e15)
+    ),
     "first batch in the last millisecond": first_batch_in_the_last_millisecond,
     "whole training in the last millisecond": all_in_the_last_millisecond,
     "invented clock offset with another boot": invented_offset,
@@ -475,6 +628,15 @@ FORGERIES: dict[str, Forgery] = {
     "target − 4·10⁻⁷": lower_target,
     "phantom members × 16": phantom_members(16, own_losses=False),
     "phantom members × 2, with losses of their own": phantom_members(2, own_losses=True),
+    "phantom members × 16, without losses": both(
+        of_epochs(loss=None), phantom_members(16, own_losses=False)
+    ),
+    "phantom members × 16, with losses of 0": both(
+        of_epochs(loss=0.0), phantom_members(16, own_losses=False)
+    ),
+    "one trial shown as three, with losses and times of their own": both(
+        one_trial_shown_as_three(own_losses=True), other_times
+    ),
     "one trial shown as three": one_trial_shown_as_three(),
     "all trials equal to the best, with losses of their own": one_trial_shown_as_three(
         own_losses=True
@@ -482,7 +644,8 @@ FORGERIES: dict[str, Forgery] = {
     "ensemble quality 1.0": better_ensemble(lambda _: 1.0),
     "ensemble quality + 5 %": better_ensemble(lambda quality: 1.05 * quality),
     "ensemble quality in the event only": better_ensemble(lambda _: 1.0, files=False),
-    "1 µW": a_microwatt,
+    "1 µW": metered(1e-6),
+    "2 W": metered(2.0),
     "another CPU in system.json": in_file("system.json", "cpu", value="Slow CPU"),
     "another CPU everywhere": everywhere("Synthetic CPU", "Slow CPU"),
     "another precision in the numerics": recorded(
@@ -496,6 +659,19 @@ FORGERIES: dict[str, Forgery] = {
     "another source everywhere": both(
         in_file("run.json", "source_sha256", value=OTHER_SOURCE),
         recorded(("versions", "source"), OTHER_SOURCE),
+    ),
+    "predictions without digests": recorded(("validation_sha256",), None),
+    "the same predictions of all members": recorded(("validation_sha256",), "a" * 64),
+    "another framework in the plan": both(
+        in_file("plan.json", "framework", "kind", value="jax"),
+        in_file("trials/*/members/*/task.json", "framework", "kind", value="jax"),
+    ),
+    "another learning rate in the plan": in_file("plan.json", "learning_rate", value=9.0),
+    "another class in config.toml": lambda run: run.config.write_text(
+        run.config.read_text().replace("smoke", "full")
+    ),
+    "a model's name in every event": lambda run: in_logs(
+        run, of_members(lambda event: event | {"model": "m"})
     ),
     "another commit everywhere": in_file("run.json", "commit", value="e" * 40),
     "fewer accelerators": fewer_accelerators,

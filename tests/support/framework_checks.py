@@ -57,36 +57,40 @@ def check_steps(
     framework: str, case: Case, folder: Path, *, own_modules: frozenset[str] = frozenset()
 ) -> None:
     """Compare steps with PyTorch's; the framework itself imports `own_modules`."""
-    theirs, others = reference_steps.of_framework(framework, interpreter(framework), case, folder)
+    own_steps, extras = reference_steps.of_framework(
+        framework, interpreter(framework), case, folder
+    )
     ours = reference_steps.reference(case)
-    differences = largest_difference(theirs, ours)
+    differences = largest_difference(own_steps, ours)
     # Predictions are FP32 in every type.
     assert differences.pop("predictions") < 1e-4
     assert max(differences.values()) < TOLERANCE[case.dtype], differences
     # The momenta after the first step are its gradients: they moved.
-    moved = [name for name in theirs.states[0] if name.startswith("momentum.")]
-    assert max(np.abs(theirs.states[0][name]).max() for name in moved) > 1e-4
+    moved = [name for name in own_steps.states[0] if name.startswith("momentum.")]
+    assert max(np.abs(own_steps.states[0][name]).max() for name in moved) > 1e-4
     model = reference_steps.fresh_model(case)
     kind = torch.int64 if case.definition.input_dtype == "int64" else torch.float32
     example = torch.zeros(2, *case.input_shape, dtype=kind)
-    assert str(others["graph_sha256.2"]) == graph_sha256(trace(model, example))
-    loaded = set(json.loads(str(others["modules"])))
+    assert str(extras["graph_sha256.2"]) == graph_sha256(trace(model, example))
+    loaded = set(json.loads(str(extras["modules"])))
     assert not loaded & (NOT_IMPORTED - own_modules)
 
 
 def check_mixed_bf16(framework: str, folder: Path) -> None:
     """Compare mixed-precision steps with PyTorch's in FP32: close, not equal, the same graph."""
     case = Case(dtype="float32", precision="mixed-bf16", steps=3)
-    theirs, others = reference_steps.of_framework(framework, interpreter(framework), case, folder)
-    differences = largest_difference(theirs, reference_steps.reference(case))
+    own_steps, extras = reference_steps.of_framework(
+        framework, interpreter(framework), case, folder
+    )
+    differences = largest_difference(own_steps, reference_steps.reference(case))
     assert differences.pop("predictions") < 1e-3
     # A BF16 number has 8 bits: the reference here computes in FP32.
     assert 1e-4 < max(differences.values()) < 0.01, differences
-    assert {array.dtype for state in theirs.states for array in state.values()} == {
+    assert {array.dtype for state in own_steps.states for array in state.values()} == {
         np.dtype("float32")
     }
     model = reference_steps.fresh_model(case)
-    assert str(others["graph_sha256.2"]) == graph_sha256(trace(model, (2, *case.input_shape)))
+    assert str(extras["graph_sha256.2"]) == graph_sha256(trace(model, (2, *case.input_shape)))
 
 
 IMPORT = """
@@ -218,14 +222,14 @@ def check_resume(
     command = start("resume", halves)
     assert command.wait(timeout=LIMIT) == 0, command.err
     wait_for(log, "resumed", timeout=1)
-    ours, theirs = record(whole), record(halves)
-    assert ours.weights_sha256 == theirs.weights_sha256
-    assert ours.quality == theirs.quality
-    assert ours.samples == theirs.samples == 4 * (TINY["train"] // 64) * 64
-    assert ours.effective["framework"]["name"] == framework
-    assert ours.effective["data"]["staged"] and "torch" not in ours.versions
+    straight, resumed = record(whole), record(halves)
+    assert straight.weights_sha256 == resumed.weights_sha256
+    assert straight.quality == resumed.quality
+    assert straight.samples == resumed.samples == 4 * (TINY["train"] // 64) * 64
+    assert straight.effective["framework"]["name"] == framework
+    assert straight.effective["data"]["staged"] and "torch" not in straight.versions
     counted = next(e for e in events.read(log) if e["event"] == "operations")
-    assert ours.operations == Operations(
+    assert straight.operations == Operations(
         **{k: v for k, v in counted.items() if k in Operations.__dataclass_fields__}
     )
 

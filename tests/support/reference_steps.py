@@ -106,15 +106,15 @@ def reference(case: Case) -> Steps:
 
 def _reference_texts(case: Case) -> Steps:
     """Train the language model by `torch.optim.AdamW`."""
-    given, dtype = batches(case), getattr(torch, case.dtype)
+    arrays, dtype = batches(case), getattr(torch, case.dtype)
     model, hyper = fresh_model(case).to(dtype), case.definition.reference
     settings = {"betas": hyper.betas, "eps": hyper.epsilon, "weight_decay": case.weight_decay}
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, **settings)
     losses, states = [], []
-    for step, rate in enumerate(given["rates"]):
+    for step, rate in enumerate(arrays["rates"]):
         optimizer.param_groups[0]["lr"] = float(rate)
         optimizer.zero_grad()
-        loss = -model(torch.from_numpy(given["fields.tokens"][step]).long()).mean()
+        loss = -model(torch.from_numpy(arrays["fields.tokens"][step]).long()).mean()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -127,30 +127,30 @@ def _reference_texts(case: Case) -> Steps:
         states.append(state)
     model.eval()
     with torch.no_grad():
-        predictions = model(torch.from_numpy(given["fields.tokens"][0]).long()).exp().numpy()
+        predictions = model(torch.from_numpy(arrays["fields.tokens"][0]).long()).exp().numpy()
     return Steps(np.array(losses), states, predictions)
 
 
 def _reference_images(case: Case) -> Steps:
     """Train the ResNet by `torch.optim.SGD`."""
-    given, dtype = batches(case), getattr(torch, case.dtype)
+    arrays, dtype = batches(case), getattr(torch, case.dtype)
     model = fresh_model(case).to(dtype)
     settings = {"momentum": case.momentum, "weight_decay": case.weight_decay}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0, **settings)
     names = [name for name, _ in model.named_parameters()]
     losses, states = [], []
-    for step, rate in enumerate(given["rates"]):
+    for step, rate in enumerate(arrays["rates"]):
         inputs = image_arrays.train_inputs(
             np,
             case.definition,
-            given["fields.images"][step],
-            given["draws"][step],
+            arrays["fields.images"][step],
+            arrays["draws"][step],
             dtype=case.dtype,
         )
         optimizer.param_groups[0]["lr"] = float(rate)
         optimizer.zero_grad()
         scores = model(_channels_first(inputs, dtype))
-        labels = torch.from_numpy(given["fields.labels"][step])
+        labels = torch.from_numpy(arrays["fields.labels"][step])
         loss = cross_entropy(scores, labels, label_smoothing=case.label_smoothing)
         loss.backward()
         optimizer.step()
@@ -161,7 +161,7 @@ def _reference_images(case: Case) -> Steps:
         states.append(state | momenta)
     model.eval()
     inputs = image_arrays.evaluation_inputs(
-        np, case.definition, given["fields.images"][0], dtype=case.dtype
+        np, case.definition, arrays["fields.images"][0], dtype=case.dtype
     )
     with torch.no_grad():
         predictions = model(_channels_first(inputs, dtype)).softmax(dim=1).numpy()
@@ -179,15 +179,15 @@ def fresh_model(case: Case) -> torch.nn.Module:
 
 def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Steps, dict[str, Any]]:
     """Run the same steps in a framework's interpreter; return also its other results."""
-    given: dict[str, Any] = batches(case)
+    arrays: dict[str, Any] = batches(case)
     weights = fresh_model(case).state_dict().items()
-    given |= {f"weights.{n}": w.numpy() for n, w in weights if "num_batches" not in n}
+    arrays |= {f"weights.{n}": w.numpy() for n, w in weights if "num_batches" not in n}
     keys = ("input_shape", "dtype", "precision", "workload")
     settings = {key: getattr(case, key) for key in keys} | {"class": case.problem_class}
     settings["model"] = dataclasses.asdict(case.model) if case.model else None
     keys = ("momentum", "weight_decay", "label_smoothing")
     settings["hyperparameters"] = {key: getattr(case, key) for key in keys}
-    np.savez(folder / "given.npz", settings=np.array(json.dumps(settings)), **given)
+    np.savez(folder / "given.npz", settings=np.array(json.dumps(settings)), **arrays)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     subprocess.run(
         [str(python), str(STEPS), name, str(folder / "given.npz"), str(folder / "result.npz")],
@@ -200,17 +200,17 @@ def of_framework(name: str, python: Path, case: Case, folder: Path) -> tuple[Ste
         states.append(
             {name.removeprefix(prefix): a for name, a in result.items() if name.startswith(prefix)}
         )
-    others = {key: result[key] for key in result if not key.partition(".")[0].isdigit()}
-    return Steps(result["losses"], states, result["predictions"]), others
+    extras = {key: result[key] for key in result if not key.partition(".")[0].isdigit()}
+    return Steps(result["losses"], states, result["predictions"]), extras
 
 
-def largest_difference(ours: Steps, theirs: Steps) -> dict[str, float]:
+def largest_difference(expected: Steps, other_steps: Steps) -> dict[str, float]:
     """Return the largest absolute difference of losses, each kind of state, and predictions."""
     largest = {
-        "loss": float(np.abs(ours.losses - theirs.losses).max()),
-        "predictions": float(np.abs(ours.predictions - theirs.predictions).max()),
+        "loss": float(np.abs(expected.losses - other_steps.losses).max()),
+        "predictions": float(np.abs(expected.predictions - other_steps.predictions).max()),
     }
-    for state, other in zip(ours.states, theirs.states, strict=True):
+    for state, other in zip(expected.states, other_steps.states, strict=True):
         assert set(state) == {name for name in other if "num_batches" not in name}
         for name, array in state.items():
             kind = "statistics" if ".running_" in name else name.partition(".")[0]

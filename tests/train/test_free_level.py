@@ -18,10 +18,10 @@ def findings(start: Start, run: Path, level: str) -> dict[str, set[tuple[str, st
     """Return severity → (rule, value of the run) of what `check` finds."""
     command = start("check", run, "--level", level, "--json")
     assert command.wait() == 1, "too few trials"
-    found: dict[str, set[tuple[str, str]]] = {"violation": set(), "note": set()}
+    by_severity: dict[str, set[tuple[str, str]]] = {"violation": set(), "note": set()}
     for finding in json.loads(command.out)["findings"]:
-        found[finding["severity"]].add((finding["rule"], finding["run"]))
-    return found
+        by_severity[finding["severity"]].add((finding["rule"], finding["run"]))
+    return by_severity
 
 
 def test_the_example_is_trained_counted_recorded_and_judged(

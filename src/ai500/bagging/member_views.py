@@ -10,6 +10,7 @@ from functools import cached_property
 from ai500.core import events, schema
 from ai500.core.errors import InputError
 from ai500.core.reading import read_json
+from ai500.jobs.schedulers import PREPARING
 from ai500.records import JobState, Progress
 from ai500.records.run_folder import MemberFolder, RunFolder, TrialFolder, known_member
 
@@ -52,8 +53,16 @@ class MemberView:
 
     @property
     def shown_state(self) -> str:
-        """State for a person: a running job may be suspended."""
+        """State for a person: a running job may be suspended, or wait for its slots."""
+        if self.is_preparing:
+            return "preparing"
         return "suspended" if self.state == "running" and self.reason in SUSPENDED else self.state
+
+    @property
+    def is_preparing(self) -> bool:
+        """True while the job runs beside the one whose slots its member will train on."""
+        has_begun = self.started is not None and self.started_attempt >= self.attempt
+        return self.state == "running" and self.reason == PREPARING and not has_begun
 
     @property
     def epochs_done(self) -> float:
@@ -87,11 +96,13 @@ def seconds_to_completion(views: Sequence[MemberView]) -> float | None:
 
     Return None while a running member has no pace yet, or while pending ones wait in a queue.
     """
-    running = [view for view in views if view.state == "running"]
-    waiting = [view for view in views if view.state == "pending"]
+    preparing = [view for view in views if view.is_preparing]
+    running = [view for view in views if view.state == "running" and not view.is_preparing]
+    pending = [view for view in views if view.state == "pending"]
     left = [seconds for view in running if (seconds := view.seconds_left) is not None]
-    if not running or len(left) < len(running) or any(view.reason for view in waiting):
+    if not running or len(left) < len(running) or any(view.reason for view in pending):
         return None
+    waiting = [*preparing, *pending]
     if not waiting:
         return max(left)
     epochs = [view.epochs - view.epochs_done for view in running]

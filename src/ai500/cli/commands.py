@@ -85,7 +85,7 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "submit",
             "ai500.cli.submit:submit",
-            "Pack a run that keeps the rules into one file for the list.",
+            "Pack a run that follows the rules into one file for the list.",
         ),
         CommandEntry(
             "verify",

@@ -18,7 +18,9 @@ from ai500.cli.arguments import AsJson
 from ai500.cli.terminal import Row, console, print_json, rows
 from ai500.core.units import human_bytes
 from ai500.data.store import cache_folder
+from ai500.frameworks.interpreted import installed_interpreter
 from ai500.frameworks.protocol import OTHER_FRAMEWORKS
+from ai500.projection.simulator import simgrid_python
 
 Need = Literal["required", "optional"]
 PACKAGES: tuple[tuple[str, Need, str, str], ...] = (
@@ -97,6 +99,10 @@ def examine() -> Iterator[Check]:
 
 
 def _version(name: str) -> str | None:
+    """Return a package's version, or the other interpreter that has it; None: it is missing."""
+    elsewhere = simgrid_python() if name == "simgrid" else installed_interpreter(name)
+    if elsewhere is not None and elsewhere != sys.executable:
+        return f"in {elsewhere}"
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

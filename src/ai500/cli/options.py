@@ -45,7 +45,7 @@ class ConfigOptions:
         typer.Option(
             "--runs",
             metavar="N",
-            help="Number of trials, or 'valid': as many, and a layout, as a valid result needs.",
+            help="Number of trials, or 'valid': trials and layout that a valid result needs.",
         ),
     ] = None
     data: Annotated[

@@ -94,7 +94,7 @@ def submit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a run that keeps the rules into one file for the list.
+    """Pack a run that follows the rules into one file for the list.
 
     Example: ai500 submit runs/valid --level hardware --out mine.ai500
     """

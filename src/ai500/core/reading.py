@@ -116,12 +116,20 @@ def read_bytes(path: Path, *, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     return data
 
 
-def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """Compute the SHA-256 of a regular file; `on_bytes` receives the size of each block read."""
-    digest = hashlib.sha256()
+def file_sha256(
+    path: Path, on_bytes: Callable[[int], None] | None = None, *, limit: float = math.inf
+) -> str:
+    """Compute the SHA-256 of a regular file; `on_bytes` receives the size of each block read.
+
+    A file of more than `limit` bytes is an InputError, also one of no size that never ends.
+    """
+    digest, count = hashlib.sha256(), 0
     with open_regular(path) as file:
         while block := file.read(HASH_BLOCK_BYTES):
             digest.update(block)
+            count += len(block)
+            if max(count, os.fstat(file.fileno()).st_size) > limit:
+                raise InputError(f"{path} has more than {limit} bytes.", path=path)
             if on_bytes:
                 on_bytes(len(block))
     return digest.hexdigest()

@@ -21,6 +21,8 @@ CONVOLUTIONS = {
     "miopen_convolution",
     "mkldnn_convolution",
 }
+#: Those whose seventh argument says whether they are transposed; that of cuDNN's is `benchmark`.
+TRANSPOSABLE = {"convolution", "_convolution", "convolution_overrideable"}
 CONVOLUTION_BACKWARD = "convolution_backward"
 
 #: Products of two tensors → index of the first factor among the arguments.

@@ -125,7 +125,7 @@ class Recorder(TorchDispatchMode):
         """Return the kind, the shapes that its rule reads, and the attributes."""
         name = operator.removeprefix("aten::")
         if name in aten.CONVOLUTIONS:
-            transposed = name.endswith("convolution") and len(args) > 6 and args[6] is True
+            transposed = name in aten.TRANSPOSABLE and args[6] is True
             factors = args[:2]
             return "convolution", shapes_of(factors), _gradients(factors, transposed=transposed)
         if name in aten.PRODUCTS:

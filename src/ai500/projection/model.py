@@ -160,7 +160,7 @@ class Projector:
         evaluation = app.evaluations * app.evaluation_seconds / self.factor
         evaluation *= app.run_data_degree / data_degree
         work = app.epochs * steps * step * last + evaluation
-        checkpoint = self._checkpoint_seconds(jobs)
+        checkpoint = self._checkpoint_seconds(jobs, nodes)
         seconds, low, high, failures = self._failures(work, jobs, degree, checkpoint)
         band = COMMUNICATION_ERROR * (exchanged - compute) / step
         jitter = 2 * app.stragglers.member_spread
@@ -352,11 +352,12 @@ class Projector:
         rate = min(platform.node_read_bytes_per_second, store / nodes)
         return members * batch * app.sample_bytes / rate
 
-    def _checkpoint_seconds(self, jobs: int) -> float:
-        """Return the time in which all members write a checkpoint at once, one node each."""
+    def _checkpoint_seconds(self, jobs: int, nodes: int) -> float:
+        """Return the time in which all members write a checkpoint at once, each from one node."""
         app, platform = self.application, self.platform
         store = platform.file_system_bytes_per_second or math.inf
-        return app.checkpoint_bytes / min(platform.node_read_bytes_per_second, store / jobs)
+        node = platform.node_read_bytes_per_second / math.ceil(jobs / nodes)
+        return app.checkpoint_bytes / min(node, store / jobs)
 
     def _failures(
         self, work: float, jobs: int, degree: int, checkpoint: float

@@ -19,6 +19,9 @@ from ai500.workloads.protocol import load_workload
 
 # Hexadecimal digits of a file's SHA-256 that name its entry.
 ID_LENGTH = 16
+# Characters of the names of an entry's devices and framework in the list; each member and node of a
+# submission may name another.
+MAX_SHOWN = 200
 # Packages of the frameworks that train members, as records name their versions.
 FRAMEWORK_PACKAGES = ("torch", *OTHER_FRAMEWORKS)
 
@@ -233,7 +236,7 @@ def make_entry(data: RunData, info: Info, *, sha256: str, signed: bool) -> Entry
 def framework(record: TrainRecord) -> str:
     """Return the framework that trained the members, with its version."""
     names = (name for name in FRAMEWORK_PACKAGES if name in record.versions)
-    return next((f"{name} {record.versions[name]}" for name in names), "unknown")
+    return _short(next((f"{name} {record.versions[name]}" for name in names), "unknown"))
 
 
 def accelerator(data: RunData) -> str:
@@ -243,6 +246,11 @@ def accelerator(data: RunData) -> str:
     """
     if data.plan.device == "cpu":
         models = dict.fromkeys(node.processors.model for node in data.nodes)
-        return f"CPU: {', '.join(filter(None, models)) or data.system.cpu}"
+        return _short(f"CPU: {', '.join(filter(None, models)) or data.system.cpu}")
     names = dict.fromkeys(record.device_name for record in data.members.values())
-    return ", ".join(names)
+    return _short(", ".join(names))
+
+
+def _short(text: str) -> str:
+    """Cut a text that everybody's list shows; the entry's page has it whole."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

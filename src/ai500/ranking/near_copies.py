@@ -10,6 +10,7 @@ A pattern that every run has agrees among a submission's own members too.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -23,6 +24,9 @@ Floats = NDArray[np.float64]
 
 MIN_MEMBERS = 3
 """Members that show how trainings of a submission differ; with fewer nothing is compared."""
+MAX_MEMBERS = 256
+"""Members of one submission that are compared: every pair of two submissions' is, and the list that
+compares them has no limit of time. A copy of a larger ensemble has many more than two."""
 MIN_COPIES = 2
 """A single member may agree by chance: two of a submission have to."""
 MIN_INTERVAL_MICROSECONDS = 1000.0
@@ -63,7 +67,11 @@ def near_copies(claims: Sequence[Claim]) -> Iterator[tuple[int, int, set[tuple[i
 
 
 def _members(claim: Claim, sequence: str) -> list[MemberWork]:
-    return [work for work in claim.work if work.sequence == sequence]
+    """Return the members with that sequence of events; of very many a fixed sample."""
+    members = [work for work in claim.work if work.sequence == sequence]
+    if len(members) <= MAX_MEMBERS:
+        return members
+    return random.Random(len(members)).sample(members, MAX_MEMBERS)
 
 
 @dataclass(frozen=True)

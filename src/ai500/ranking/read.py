@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ai500.core.errors import AI500Error, InputError
-from ai500.core.reading import open_regular
+from ai500.core.errors import AI500Error
+from ai500.core.reading import file_sha256
 from ai500.ranking import pages
 from ai500.ranking.entries import (
     Claim,
@@ -28,7 +26,6 @@ from ai500.submission.archive import MAX_ARCHIVE_BYTES, printable
 from ai500.submission.verify import Verification, recompute
 
 DIFFERENCES_SHOWN = 20
-CHUNK_BYTES = 1 << 20
 
 
 def judge_file(path: Path, *, name: str, trusted_keys: Path | None) -> Judged:
@@ -98,16 +95,8 @@ def differing_values(verification: Verification) -> Iterator[str]:
 
 
 def archive_sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file.
+    """Return the SHA-256 of a regular file that is no larger than a submission may be.
 
-    A pipe, a device or a file that is larger than any submission is an InputError: the process that
-    calls this has no limits, and a file of no size can be read for ever.
+    The process that calls this has no limits of its own.
     """
-    digest, left = hashlib.sha256(), MAX_ARCHIVE_BYTES
-    with open_regular(path) as file:
-        while data := file.read(CHUNK_BYTES):
-            digest.update(data)
-            left -= len(data)
-            if left < 0 or os.fstat(file.fileno()).st_size > MAX_ARCHIVE_BYTES:
-                raise InputError(f"{path} is larger than a submission may be.", path=path)
-    return digest.hexdigest()
+    return file_sha256(path, limit=MAX_ARCHIVE_BYTES)

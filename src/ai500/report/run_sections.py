@@ -48,7 +48,7 @@ def timeline_figure(run: RunData, *, noun: str) -> Figure:
     return Figure(
         title,
         Timeline(rows, trial.seconds),
-        f"A bar is a {noun}'s training, a thin line before it the start-up of its job. "
+        f"A bar is a {noun}'s training, a thin line to its foot the start-up of its job. "
         f"The dashed line ends the window of {human_seconds(trial.seconds)}; "
         f"in {human_seconds(trial.idle_seconds)} of it no {noun} trained, "
         f"and the first wave's starts were {human_seconds(trial.start_skew_seconds)} apart"

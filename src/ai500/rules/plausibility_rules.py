@@ -232,9 +232,11 @@ def _outside_of_jobs(trial: int, events: Sequence[Event], clocks: Clocks) -> Ite
         logged = jobs.get(member, [])
         submitted = [event for event in logged if event["event"] == "job_submitted"]
         ended = [event for event in logged if event["event"] == "job_ended"]
-        bounds = []
-        if submitted:
-            bounds.append((own[0], submitted[0], own[0], MAX_SUBMISSION_SECONDS))
+        if not submitted:
+            message = f"trial {trial}: no event says when a job of member {member} was submitted"
+            yield Observation(message, RUN_AGAIN, unchecked=True)
+            continue
+        bounds = [(own[0], submitted[0], own[0], MAX_SUBMISSION_SECONDS)]
         # A controller that was stopped does not see the end of its last job.
         if ended and len(ended) >= len(submitted):
             bounds.append((own[-1], own[-1], ended[-1], SAME_MOMENT_SECONDS))

@@ -16,6 +16,7 @@ from ai500.report.section import Block, Grid, Item, Items, Notice, Paragraph, Se
 from ai500.rules.decisions import DECISIONS
 from ai500.study.definition import Study, View
 from ai500.study.records import PointResult, StudyResult
+from ai500.study.words import is_search, words_of
 
 NOTHING_YET = View(["No point of the study has a result yet."], [])
 # Labels listed in a reason; the rest is counted.
@@ -193,6 +194,7 @@ def _cell(value: Value) -> str:
 def points_table(points: Sequence[PointResult]) -> Table:
     """List the points; M × P and the validity of speeds only where they differ."""
     metered = any(point.score.watts is not None for point in points)
+    words = words_of(points)
     rows = [
         {
             "point": point.label,
@@ -200,18 +202,20 @@ def points_table(points: Sequence[PointResult]) -> Table:
             "VFLOPS": vflops(point.vflops),
             "FLOPS": flops(point.flops),
             "quality factor": quality(point.score.penalty_coefficient),
-            "ensemble": quality(point.ensemble_quality),
-            "members' mean": quality(point.score.members_mean_quality),
+            words.combined: quality(point.ensemble_quality),
+            words.mean: quality(point.score.members_mean_quality),
             "time": human_seconds(point.score.seconds),
             **({"power": known(point.score.watts, "{:.4g} W".format)} if metered else {}),
             "speed counts": "yes" if point.timing_valid else "no",
         }
         for point in points
     ]
+    unused = {"VFLOPS", "quality factor"} if is_search(points) else set()
+    same = {"M × P", "speed counts"}
     names = [
         name
         for name in rows[0]
-        if name not in ("M × P", "speed counts") or len({row[name] for row in rows}) > 1
+        if name not in unused and (name not in same or len({row[name] for row in rows}) > 1)
     ]
     numbers = [index for index, name in enumerate(names) if name not in ("point", "speed counts")]
     return Table(tuple(names), [tuple(row[name] for name in names) for row in rows], tuple(numbers))

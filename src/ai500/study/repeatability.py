@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
 
-from ai500.automl.program import SEARCH
 from ai500.automl.sections import all_operations
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds
 from ai500.metrics.published import V2_TABLE_2
 from ai500.metrics.trials import variation
-from ai500.pipeline.programs import program_of
 from ai500.records import Improvement
 from ai500.report.charts.dot_chart import DotRow, DotRows
 from ai500.report.formats import flop, flops, quality, variation_percent
@@ -21,6 +19,7 @@ from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View
 from ai500.study.published import V2_TABLE_2_ROW
 from ai500.study.records import PointResult, StudyResult
+from ai500.study.words import is_search
 
 Value = float | int | None
 
@@ -132,11 +131,6 @@ def _search_sentences(name: str, points: Sequence[PointResult]) -> list[str]:
 def variation_of(points: Sequence[PointResult], quantity: Quantity) -> float | None:
     """Return the variation over the seeds; None: fewer than two, or a value is missing."""
     return variation([quantity.value(point) for point in points])
-
-
-def is_search(points: Sequence[PointResult]) -> bool:
-    """Return whether the points searched architectures (AIPerf) instead of training an ensemble."""
-    return program_of(points[0].score) is SEARCH
 
 
 def quantities(points: Sequence[PointResult]) -> list[Quantity]:

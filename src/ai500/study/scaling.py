@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from ai500.automl.program import SEARCH
-from ai500.bagging.program import ENSEMBLE
 from ai500.core.errors import InputError
 from ai500.core.units import human_seconds, si_prefix
-from ai500.pipeline.programs import program_of
 from ai500.records import require
 from ai500.report.charts.line_chart import Level, LineChart, Series, Value
 from ai500.report.charts.timeline import Bar, Row, Timeline
@@ -19,15 +16,11 @@ from ai500.report.section import Figure, Paragraph, Section, Table
 from ai500.study.definition import Point, Study, StudyContext, StudyOptions, View, hollow_note
 from ai500.study.published import V3_PENALTY
 from ai500.study.records import MemberTime, PointResult, StudyResult
+from ai500.study.words import is_search, words_of
 
 # A straggler takes this many times as long as the median member.
 STRAGGLER = 1.1
 ROWS_DRAWN = 32
-QUALITY_CAPTIONS = {
-    ENSEMBLE.name: "Each member learns from its own bootstrap; none knows M.",
-    SEARCH.name: "The best model of all workers, in the same time; workers see each other's "
-    "histories.",
-}
 
 
 def make_points(context: StudyContext, options: StudyOptions) -> list[Point]:
@@ -72,17 +65,12 @@ def view(result: StudyResult) -> View:
     """Show V3 Fig. 5, and the members' times that explain the gap to linear."""
     points = sorted(result.points, key=lambda point: point.score.ensemble_size)
     figures = [speed_figure(points), efficiency_figure(points), quality_figure(points)]
-    if (
-        program_of(points[0].score) is ENSEMBLE
-    ):  # AIPerf has no penalty: its largest error is a rule
+    if not is_search(points):  # AIPerf has no penalty: its largest error is a rule
         figures.append(quality_factor_figure(points, workload=result.workload))
-    figures.append(timeline_figure(points[-1]))
-    note = Paragraph(
-        "Official FLOPS are all operations / (last end − first start) (decision D6): a member that "
-        "starts late, or trains longer than the others, makes all accelerators wait. Idle is the "
-        "fraction of (members at once × window) in which no member trained."
+    figures.append(timeline_figure(points[-1], noun=words_of(points).member))
+    section = Section(
+        "Skew and stragglers", [Paragraph(words_of(points).skew_note), stragglers(points)]
     )
-    section = Section("Skew and stragglers", [note, stragglers(points)])
     return View(sentences(points), figures, [section])
 
 
@@ -95,10 +83,12 @@ def efficiency(point: PointResult, first: PointResult) -> float:
 def sentences(points: Sequence[PointResult]) -> list[str]:
     """Describe the change of quality, and how near to linear the speed is."""
     first, last = points[0], points[-1]
-    degree = first.score.parallel_degree
+    words = words_of(points)
+    trained = words.points.format(
+        first.score.ensemble_size, last.score.ensemble_size, first.score.parallel_degree
+    )
     lines = [
-        f"Ensembles of {first.score.ensemble_size} to {last.score.ensemble_size} members with "
-        f"P_degree = {degree} were trained. The ensemble's {last.score.quality_name} goes from "
+        f"{trained} {words.result} {last.score.quality_name} goes from "
         f"{first.ensemble_quality:.4f} (M = {first.score.ensemble_size}) to "
         f"{last.ensemble_quality:.4f} (M = {last.score.ensemble_size}), the target is "
         f"{last.score.target_quality:g}."
@@ -122,15 +112,17 @@ def speed_figure(points: Sequence[PointResult]) -> Figure:
     ends = (first.ensemble_size, last.ensemble_size)
     valid = sum(point.timing_valid for point in points) > 1 and points[0].timing_valid
     linear = Series("linear", [Value(m, per_member * m) for m in ends], "target", dots="none")
+    vflops = Series("VFLOPS", speeds(points, "vflops", factor), "ensemble")
     series = [
         *([linear] if valid else []),
         Series("FLOPS", speeds(points, "flops", factor), "mean"),
-        Series("VFLOPS", speeds(points, "vflops", factor), "ensemble"),
+        *([] if is_search(points) else [vflops]),
     ]
-    title = "Speed over the number of members"
-    chart = LineChart(series, x_title="members M", y_title=f"{prefix}FLOPS")
+    words = words_of(points)
+    title = f"Speed over the number of {words.member}s"
+    chart = LineChart(series, x_title=f"{words.member}s M", y_title=f"{prefix}FLOPS")
     caption = (
-        "VFLOPS = FLOPS × quality factor (V3 Eq. 7). "
+        f"{words.vflops_note} "
         + ("Dashed: M times the first point. " if valid else "")
         + hollow_note(points)
     )
@@ -169,7 +161,7 @@ def efficiency_figure(points: Sequence[PointResult]) -> Figure:
     ]
     chart = LineChart(
         [Series("efficiency", efficiencies, "mean")],
-        x_title="members M",
+        x_title=f"{words_of(points).member}s M",
         y_title="FLOPS / linear",
         levels=[Level("linear", 1.0, "target")],
     )
@@ -180,20 +172,21 @@ def efficiency_figure(points: Sequence[PointResult]) -> Figure:
 def quality_figure(points: Sequence[PointResult]) -> Figure:
     """Plot the ensemble's and the members' quality over M."""
     name = points[0].score.quality_name
-    title = f"Quality over the number of members: {name}"
+    words = words_of(points)
+    title = f"Quality over the number of {words.member}s: {name}"
     means = [Value(p.score.ensemble_size, p.score.members_mean_quality) for p in points]
     series = [
-        Series("ensemble", values(points, "ensemble_quality"), "ensemble"),
-        Series("members' mean", means, "mean"),
+        Series(words.combined, values(points, "ensemble_quality"), "ensemble"),
+        Series(words.mean, means, "mean"),
     ]
     chart = LineChart(
         series,
-        x_title="members M",
+        x_title=f"{words.member}s M",
         y_title=name,
         levels=[Level("target", points[0].score.target_quality, "target")],
         from_zero=False,
     )
-    return Figure(title, chart, QUALITY_CAPTIONS[program_of(points[0].score).name])
+    return Figure(title, chart, words.quality_note)
 
 
 def quality_factor_figure(points: Sequence[PointResult], *, workload: str) -> Figure:
@@ -213,24 +206,24 @@ def quality_factor_figure(points: Sequence[PointResult], *, workload: str) -> Fi
     return Figure(title, chart, caption)
 
 
-def timeline_figure(point: PointResult) -> Figure:
-    """Draw the training times of the largest ensemble's members."""
-    title = f"Members over time, {point.label}"
+def timeline_figure(point: PointResult, *, noun: str = "member") -> Figure:
+    """Draw the training times of the largest ensemble's members, or of a search's workers."""
+    title = f"{noun.capitalize()}s over time, {point.label}"
     if not point.members:
-        return Figure(title, None, "Not measured: the members' times are not recorded.")
+        return Figure(title, None, f"Not measured: the {noun}s' times are not recorded.")
     shown = sorted(point.members, key=lambda member: member.end)[-ROWS_DRAWN:]
     rows = [
         Row(
-            f"member {member.member}",
+            f"{noun} {member.member}",
             (Bar(member.member, member.start, member.end, None, finished=True),),
         )
         for member in sorted(shown, key=lambda member: member.member)
     ]
     end = max(member.end for member in point.members)
     left_out = len(point.members) - len(shown)
-    caption = "A bar is a member's training, first batch to end. The dashed line ends the window."
+    caption = f"A bar is a {noun}'s training, first batch to end. The dashed line ends the window."
     if left_out:
-        caption += f" The {len(shown)} members that ended last; {left_out:,} more are not drawn."
+        caption += f" The {len(shown)} {noun}s that ended last; {left_out:,} more are not drawn."
     return Figure(title, Timeline(rows, end), caption)
 
 
@@ -276,7 +269,7 @@ def _explain(members: Sequence[MemberTime], *, longest: float, middle: float) ->
 
 STUDY = Study(
     name="scaling",
-    title="Scaling of the ensemble",
+    title="Scaling over M",
     source="V3 Fig. 5",
     controls=("ensemble.size", "ensemble.members_per_accelerator"),
     points=make_points,

@@ -95,7 +95,7 @@ def _core_load(before: Mapping[str, float], after: Mapping[str, float]) -> float
         return None
     total = after["cpu_total_seconds"] - before["cpu_total_seconds"]
     busy = after["cpu_busy_seconds"] - before["cpu_busy_seconds"]
-    return busy / total if total > 0 else None
+    return min(1.0, busy / total) if total > 0 else None  # differences of floats may exceed 1
 
 
 def _accelerator_load(meters: Sequence[Meter]) -> float | None:

@@ -73,6 +73,10 @@ def contradicting_records(
             {"member": trained.member, "on a CPU": "cpu" in trained.device.lower()},
             {"member": member, "on a CPU": plan.device == "cpu"},
         )
+        # Without it `ai500 verify --predictions` could compare nothing.
+        predicts = program_of(plan).trains_class_model and plan.framework.kind != "script"
+        if predicts and not trained.validation_sha256:
+            yield f"{_name(run, files.record)}: it has no SHA-256 of the member's predictions"
         framework = effective(trained, "framework", "name")
         if plan.framework.kind in FRAMEWORKS and framework is not None:
             yield from _differences(

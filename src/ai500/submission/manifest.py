@@ -172,7 +172,7 @@ def open_submission(path: Path, *, trusted_keys: Path | None = None) -> Iterator
     trusted = None if trusted_keys is None else signing.load_trusted_keys(trusted_keys)
     if path.is_dir():
         raise InputError(f"{path} is a folder. {MADE_BY} of a run folder.", path=path)
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         raise InputError(f"{path}: no such file. {MADE_BY}.", path=path)
     with tempfile.TemporaryDirectory(prefix="ai500-submission-") as folder:
         run = RunFolder(Path(folder) / "run")

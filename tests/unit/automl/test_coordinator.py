@@ -155,9 +155,9 @@ def test_each_architecture_has_trials_from_the_fifth_round_on(desk: Desk) -> Non
     ]  # fmt: skip
     assert [m.candidate.tuned for m in models] == [False] * 4 + [True] * 4
     for first, second in (models[4:6], models[6:8]):
-        one, two = first.candidate, second.candidate
-        assert one.parent == two.parent
-        assert (one.batch_size, one.kernel) != (two.batch_size, two.kernel)
+        earlier, later = first.candidate, second.candidate
+        assert earlier.parent == later.parent
+        assert (earlier.batch_size, earlier.kernel) != (later.batch_size, later.kernel)
 
 
 def test_a_restarted_worker_goes_on_with_the_trials_of_its_round(desk: Desk) -> None:
@@ -185,15 +185,15 @@ def test_the_buffer_is_filled_ahead_on_the_shared_file_system(desk: Desk) -> Non
     files = sorted((desk.folder / "buffer").glob("0*.json"))
     waiting = [run_folder.read(BufferedArchitecture, path) for path in files]
     assert 2 <= len(waiting) <= 5
-    assert {found.parent for found in waiting} == {"000-0001"}
+    assert {buffered.parent for buffered in waiting} == {"000-0001"}
     end(coordinator, first)
     second = taken(coordinator)
     current = run_folder.read(BufferedArchitecture, desk.folder / "buffer/current.json")
-    assert current.digest == second.candidate.digest in {found.digest for found in waiting}
+    assert current.digest == second.candidate.digest in {buffered.digest for buffered in waiting}
     end(coordinator, second, accuracy=0.1)
     coordinator.close("over")
     # A worker that starts again takes what waits there, without searching anew.
-    left = {found.digest for found in waiting} - {second.candidate.digest}
+    left = {buffered.digest for buffered in waiting} - {second.candidate.digest}
     assert taken(desk.coordinator(search)).candidate.digest in left
 
 
@@ -205,7 +205,7 @@ def test_the_buffer_keeps_the_newest(tmp_path: Path) -> None:
         buffer.add(
             BufferedArchitecture(parent="p", round=number, seed=1, moves=(), architecture=made)
         )
-    assert [found.round for found in buffer.newest_first()] == [2, 3]
+    assert [buffered.round for buffered in buffer.newest_first()] == [2, 3]
     (tmp_path / "buffer/000009.json").write_text("{", encoding="utf-8")
     reopened = ArchitectureBuffer(tmp_path / "buffer", size=2)
     assert reopened.newest_first() == buffer.newest_first()

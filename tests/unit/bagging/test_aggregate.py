@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ai500.bagging.aggregate import aggregate
+from ai500.bagging.aggregate import aggregate, illustrate
 from ai500.bagging.predictions import FinishedMember
 from ai500.core.errors import DataError
 from ai500.core.reading import file_sha256
 from ai500.data.climate.schema import Boxes, frame_fields
 from ai500.data.gather import Empty
 from ai500.data.store import Arrays, Indices
-from ai500.records import EnsembleResult
+from ai500.records import EnsembleResult, run_folder
 from ai500.records.fields import image_fields
+from ai500.records.illustrations import Drawn, Illustrations
+from ai500.records.run_folder import TrialFolder
 from ai500.workloads.averaging import average
 from ai500.workloads.extreme_weather import WORKLOAD
 from ai500.workloads.image_classification import WORKLOAD as IMAGES
@@ -249,6 +251,7 @@ CHANGES: dict[str, Any] = {
     "NaN": spoiled,
     "a row less": lambda values: values[:-1],
     "a class less": lambda values: values[:, :2],
+    "a number": lambda values: values.sum(),
 }
 CASES = [
     (file, forged, change)
@@ -280,12 +283,56 @@ def test_changed_predictions_are_refused(
     assert f"rm {damaged.folder.record} && ai500 resume {tmp_path}" in refused.value.remedy
 
 
+def test_a_prediction_may_be_one_number(tmp_path: Path) -> None:
+    """Of regression, a member's predictions are a row of numbers."""
+    numbers = np.linspace(0, 1, 5, dtype=np.float32)
+    counts = np.array([0, 1, 2, 0, 1], np.uint8)
+    member = finished_member(
+        tmp_path, 0, validation=numbers, out_of_bag=numbers[:2], counts=counts, quality=0.5
+    )
+    member.verify_validation(samples=5)
+    member.verify_out_of_bag(samples=2)
+    with pytest.raises(DataError):
+        member.verify_validation(samples=4)
+
+
 def test_predictions_that_nothing_vouches_for_are_refused(tmp_path: Path) -> None:
     members = ensemble(tmp_path)
     record = dataclasses.replace(members[0].record, validation_sha256=None)
     members[0] = dataclasses.replace(members[0], record=record)
     with pytest.raises(DataError, match="can't be verified"):
         judge(members, validation=Labels(TRUTH), train=Labels(TRUTH))
+
+
+@dataclass
+class Drawing:
+    """A plugin's workload that draws what it is given."""
+
+    drawn: Drawn | Exception | None
+
+    def illustrations(self, *_: Any, **__: Any) -> Drawn | None:
+        if isinstance(self.drawn, Exception):
+            raise self.drawn
+        return self.drawn
+
+
+@pytest.mark.parametrize(
+    ("second", "files", "title"),
+    [
+        (Drawn(Illustrations("B", ()), {"b.png": b"B", "c.png": b"C"}), {"b.png", "c.png"}, "B"),
+        (None, {"a.png", "b.png"}, "A"),
+        (RuntimeError("no font"), set(), "Pictures"),
+    ],
+)
+def test_the_last_drawing_replaces_the_one_before(
+    second: Any, files: set[str], title: str, tmp_path: Path
+) -> None:
+    members, trial = ensemble(tmp_path), TrialFolder(tmp_path / "trial")
+    for drawn in (Drawn(Illustrations("A", ()), {"a.png": b"A", "b.png": b"A"}), second):
+        workload: Any = Drawing(drawn)
+        illustrate(trial, members, workload=workload, ensemble=np.zeros(1), samples=Labels(TRUTH))
+    assert {path.name for path in trial.pictures.glob("*.png")} == files
+    assert run_folder.read(Illustrations, trial.pictures_record).title == title
 
 
 def test_no_more_files_are_open_than_one_member_has(tmp_path: Path) -> None:

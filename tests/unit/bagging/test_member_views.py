@@ -9,6 +9,7 @@ import pytest
 
 from ai500.bagging.member_views import Collector, MemberView, seconds_to_completion, show
 from ai500.core import events
+from ai500.jobs.schedulers import PREPARING
 from ai500.records.run_folder import RunFolder
 
 NOW = 1000.0
@@ -34,6 +35,21 @@ def waiting(member: int, reason: str | None = None) -> MemberView:
     return MemberView(member, reason=reason)
 
 
+def preparing(member: int) -> MemberView:
+    return MemberView(member, state="running", attempt=1, reason=PREPARING)
+
+
+def test_a_member_prepares_until_its_first_batch() -> None:
+    view = preparing(1)
+    assert view.shown_state == "preparing"
+    show(view, {"event": "first_batch", "wall": NOW, "attempt": 1})
+    assert view.shown_state == "running"  # the job before it may still predict
+    view.launched = NOW - 7
+    assert view.preparation_seconds == 7
+    view.attempt = 2
+    assert (view.shown_state, view.preparation_seconds) == ("preparing", None)
+
+
 @pytest.mark.parametrize(
     ("views", "seconds"),
     [
@@ -45,6 +61,8 @@ def waiting(member: int, reason: str | None = None) -> MemberView:
         # Later waves: 5 epochs are left of the running one and 20 of the others, at 10 s each.
         ([training(0, epoch=5, seconds=50), waiting(1), waiting(2)], 250),
         ([training(n, epoch=5, seconds=50) for n in (0, 1)] + [waiting(2), waiting(3)], 150),
+        # A member that prepares has no pace, and no queue: it begins when the first one ends.
+        ([training(0, epoch=5, seconds=50), preparing(1), waiting(2)], 250),
         # Nobody knows how long a queue is.
         ([training(0, epoch=5, seconds=50), waiting(1, "Resources")], None),
         ([training(0, epoch=10, seconds=50), waiting(1)], None),

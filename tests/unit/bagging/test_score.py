@@ -41,11 +41,11 @@ def test_official_flops_are_all_operations_over_first_start_to_last_end(plan: Pl
 
 def test_uncounted_operators_of_all_members_are_in_the_score(plan: Plan) -> None:
     missing = {0: {"aten::lstsq": 2}, 1: {"aten::lstsq": 3, "mine::scan": 1}}
-    told = [
+    events = [
         e | ({"uncounted": missing[e["member"]]} if e["event"] == "operations" else {})
         for e in trial_events(plan)
     ]
-    trial = score_trial(plan, told, trial=1)
+    trial = score_trial(plan, events, trial=1)
     assert trial.uncounted == {"aten::lstsq": 3, "mine::scan": 1}
     other = score_trial(plan, trial_events(plan), trial=1)
     assert other.uncounted == {}

@@ -23,6 +23,7 @@ from ai500.cli import terminal
 from ai500.cli.score_view import show_score
 from ai500.core import events
 from ai500.core.units import human_seconds, human_si, whole_seconds
+from ai500.projection.simulator import simgrid_python
 from ai500.records import Plan, Score, run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support import synthetic_roofline
@@ -156,6 +157,17 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(
     assert "ready" not in out
 
 
+def test_doctor_finds_packages_that_other_interpreters_have(
+    ai500: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".venv-jax" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv-jax" / "bin" / "python").touch()
+    monkeypatch.chdir(tmp_path)
+    checks = {check["name"]: check for check in json.loads(ai500("doctor", "--json")[1])}
+    assert checks["jax"]["text"] == f"in {tmp_path}/.venv-jax/bin/python"
+    assert checks["simgrid"]["present"] == (simgrid_python() is not None)
+
+
 def test_report_opens_in_the_browser(
     ai500: Run, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +206,7 @@ def test_an_incomplete_score_is_never_valid(runs: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("NOT A VALID RESULT")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize(
     "environment", [{"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}], ids=str
@@ -270,7 +283,7 @@ def test_the_live_view_shows_the_whole_run(runs: Path) -> None:
     left = (epochs - epochs // 2) / (epochs // 2) * 3601
     whole = left + (plan.trials - 2) * (3601 + left)
     assert lines[0].startswith(f"trial 2 of {plan.trials} ")
-    assert f" {100 * share:.0f} %  60 min 01 s elapsed, {whole_seconds(whole)} left" in lines[0]
+    assert f" {100 * share:.0f}%  60 min 01 s elapsed, {whole_seconds(whole)} left" in lines[0]
     assert f"target {plan.definition.target_quality:g}" in text
     assert plan.operations is not None
     rate = human_si(3000 * plan.operations.per_sample)

@@ -99,7 +99,7 @@ def make(thing: str, path: Path) -> None:
 
 def words(name: str, hostile: str, path: Path, run: Path) -> list[str]:
     """A command line in which one path is hostile, and all else is in order."""
-    given = {"path": run, "first": run, "second": run, "run": run, "folder": run, "model": "x",
+    arguments = {"path": run, "first": run, "second": run, "run": run, "folder": run, "model": "x",
              "level": "hardware", "system": "marenostrum", "source": run}  # fmt: skip
     line = name.split()
     if line[0] == "study" and line[1] != "report":
@@ -108,7 +108,7 @@ def words(name: str, hostile: str, path: Path, run: Path) -> list[str]:
         if parameter.name == hostile:
             value = str(path)
         elif parameter.required:
-            value = str(given.get(parameter.name, path.with_name("new.ai500")))
+            value = str(arguments.get(parameter.name, path.with_name("new.ai500")))
         else:
             continue
         is_option = parameter.param_type_name == "option"

@@ -32,8 +32,10 @@ def test_files_are_compared_by_name_and_content(
     md5 = hashlib.md5(b"published").hexdigest()
     monkeypatch.setitem(published_files.PUBLISHED_MD5, TRAIN, md5)
     progress: list[tuple[int, int]] = []
-    found = published_files.published_files(tmp_path)
-    files = compare_published(found, progress=lambda done, total: progress.append((done, total)))
+    published = published_files.published_files(tmp_path)
+    files = compare_published(
+        published, progress=lambda done, total: progress.append((done, total))
+    )
     assert [(file.name, file.same) for file in files] == [(TRAIN, True), (DEVKIT, False)]
     assert progress[-1] == (16, 16)
     assert published_files.published_files(tmp_path / TRAIN) == [tmp_path / TRAIN]

@@ -64,8 +64,8 @@ def trained(folder: MemberFolder, *, epochs: int, owner: Owner = OWNER) -> Weigh
 def restore(folder: MemberFolder, weights: Any, **changes: Any) -> Any:
     """Return the position and the damaged files' names."""
     damaged: list[Damaged] = []
-    given = {"owner": OWNER, "rank": 0, "world_size": 1, "on_damaged": damaged.append} | changes
-    position = array_checkpoint.restore(folder.array_checkpoint, weights, **given)
+    settings = {"owner": OWNER, "rank": 0, "world_size": 1, "on_damaged": damaged.append} | changes
+    position = array_checkpoint.restore(folder.array_checkpoint, weights, **settings)
     return position, [each.path.name for each in damaged]
 
 

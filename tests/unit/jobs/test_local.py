@@ -10,7 +10,7 @@ import pytest
 
 from ai500.core.slot_locks import VARIABLE
 from ai500.jobs.launchers import bare
-from ai500.jobs.schedulers import JobSpec, JobStatus, StartsEarly
+from ai500.jobs.schedulers import PREPARING, JobSpec, JobStatus, StartsEarly
 from ai500.jobs.schedulers.local import LocalScheduler
 from ai500.records import NodeSlots
 
@@ -66,10 +66,13 @@ def test_the_next_job_starts_when_the_one_on_its_slot_ends_soon(make: Make, tmp_
     assert states(scheduler, ids) == ["running", "pending", "pending"]
     scheduler.end_soon([ids[0]])
     assert states(scheduler, ids) == ["running", "running", "pending"]
+    reasons = [status.reason for status in scheduler.states(ids).values()]
+    assert reasons == [None, PREPARING, None]
     scheduler.end_soon([ids[1]])  # the first has not ended: a third would wait for two
     assert states(scheduler, ids) == ["running", "running", "pending"]
     assert end(scheduler, tmp_path, 0, ids[0]).state == "done"
     assert states(scheduler, ids) == ["done", "running", "running"]
+    assert scheduler.states(ids)[ids[1]].reason is None
     for member in (1, 2):
         assert end(scheduler, tmp_path, member, ids[member]).state == "done"
     scheduler.close()
@@ -84,6 +87,16 @@ def test_all_slots_of_a_job_have_to_be_free_soon(make: Make, tmp_path: Path) -> 
     assert states(scheduler, ids) == ["running", "running", "pending"]
     scheduler.end_soon([ids[1]])
     assert states(scheduler, ids) == ["running"] * 3
+
+
+def test_a_cancelled_trial_leaves_no_locks(make: Make, tmp_path: Path) -> None:
+    scheduler = make(slot_locks=tmp_path / "slots")
+    ids = scheduler.submit([job(tmp_path, member, 0) for member in range(2)])
+    scheduler.cancel(ids[1:])
+    assert (tmp_path / "slots").exists()
+    scheduler.cancel(ids)
+    assert states(scheduler, ids) == ["cancelled", "cancelled"]
+    assert not (tmp_path / "slots").exists()
 
 
 def test_a_failed_job_waits_for_the_one_that_took_its_slots(make: Make, tmp_path: Path) -> None:
@@ -111,8 +124,13 @@ def test_no_early_start_without_locks_or_memory(
     assert states(scheduler, ids) == ["done", "running"]
 
 
-def test_jobs_find_the_locks_in_their_environment(make: Make, tmp_path: Path) -> None:
-    scheduler = make(slot_locks=tmp_path / "slots")
+@pytest.mark.parametrize("own", [True, False])
+def test_jobs_find_their_own_locks_alone(
+    own: bool, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that is a member itself may run ai500: it must not wait for its own slots."""
+    monkeypatch.setenv(VARIABLE, "/outer")
+    scheduler = make(slot_locks=tmp_path / "slots") if own else make()
     spec = job(tmp_path, 0, 0)
     show = JobSpec(
         members=spec.members, attempt=1, command=("sh", "-c", f'echo "${VARIABLE}"'),
@@ -121,5 +139,6 @@ def test_jobs_find_the_locks_in_their_environment(make: Make, tmp_path: Path) ->
     (job_id,) = scheduler.submit([show])
     while scheduler.states([job_id])[job_id].state == "running":
         time.sleep(0.02)
-    assert str(tmp_path / "slots") in show.log.read_text()
-    assert (tmp_path / "slots").is_dir()
+    assert (str(tmp_path / "slots") in show.log.read_text()) == own
+    assert "/outer" not in show.log.read_text()
+    assert (tmp_path / "slots").is_dir() == own

@@ -18,7 +18,7 @@ from tests.support.simulated_slurm import MACHINE
 LIMITS = JobLimits(memory_mib_per_node=512_000, default_mib_per_cpu=4_000, gpu_types=("a100",))
 
 
-def found(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
+def problems(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
     """Plan eight one-GPU members on two nodes of four; return the conflicts."""
     cluster = Cluster(
         name="c", partition="gpu", nodes=("n1", "n2"), unusable={}, cpus_per_node=64,
@@ -34,8 +34,8 @@ def found(settings: dict[str, Any] | None = None, **limits: Any) -> list[str]:
 
 
 def test_an_ordinary_plan_has_none() -> None:
-    assert found() == []
-    assert found({"slurm.start": "gang"}) == []
+    assert problems() == []
+    assert problems({"slurm.start": "gang"}) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_ordinary_plan_has_none() -> None:
 def test_each_conflict_is_named_with_its_fix(
     settings: dict[str, Any], limits: dict[str, Any], words: tuple[str, ...]
 ) -> None:
-    texts = found(settings, **limits)
+    texts = problems(settings, **limits)
     assert any(all(word in text for word in words) for text in texts), texts
 
 
@@ -85,7 +85,7 @@ def test_each_conflict_is_named_with_its_fix(
     ],
 )
 def test_a_plan_at_the_limits_of_its_qos_fits(settings: dict[str, Any], qos: QosLimits) -> None:
-    assert found(settings, qos=(qos,)) == []
+    assert problems(settings, qos=(qos,)) == []
 
 
 def test_the_rows_of_sacctmgr() -> None:

@@ -59,6 +59,16 @@ def reason(folder: Path, first: float, last: float, *, members: Sequence[int] = 
     return energy.reason
 
 
+@pytest.mark.parametrize("covers", [{"ipmi": ["fans"]}, {"ipmi": ["<b>"]}, {"x" * 65: ["node"]}])
+def test_a_meter_of_an_unknown_part_measures_nothing(
+    covers: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Each coverage is a ranking of its own, and stands on the page of all."""
+    columns = [(next(iter(covers)), "a", "watts", None)]
+    write_log(tmp_path, covers=covers, columns=columns, times=seconds(0, 20), values=lambda t: [1])
+    assert reason(tmp_path, 3.0, 13.0)
+
+
 def test_a_counter_is_interpolated_at_the_ends_of_the_window(tmp_path: Path) -> None:
     write_log(
         tmp_path, covers=ACCELERATORS, columns=COUNTER, times=seconds(0, 20),

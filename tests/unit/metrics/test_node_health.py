@@ -211,10 +211,10 @@ def test_growth_is_read_from_the_logs_of_recorders(tmp_path: Path) -> None:
     write(0, seconds(0, 10), 3.0)
     path = write(0, seconds(100, 104), 0.0)
     write(1, seconds(0, 4), 0.0)
-    found = {g.column.quantity: g for g in device_growths(tmp_path)}
-    assert found["xid_errors"].growth == 5 + 2
-    assert found["xid_errors"].seconds == 14
-    assert (found["pcie_lanes"].last, found["pcie_lanes"].host) == (16, "n1")
+    by_quantity = {g.column.quantity: g for g in device_growths(tmp_path)}
+    assert by_quantity["xid_errors"].growth == 5 + 2
+    assert by_quantity["xid_errors"].seconds == 14
+    assert (by_quantity["pcie_lanes"].last, by_quantity["pcie_lanes"].host) == (16, "n1")
     with path.open("a") as file:  # damage and a torn line
         file.write('{"event": "sample", "monotonic": 9, "values": [1]}\nnot JSON\n{"event": "samp')
     again = {g.column.quantity: g.growth for g in device_growths(tmp_path)}
@@ -236,6 +236,6 @@ def test_growth_of_columns_that_change(tmp_path: Path) -> None:
         {"event": "sample", "wall": 3, "monotonic": 3.0, "values": [9, 100]},
     ]  # fmt: skip
     events.append(tmp_path / "n1-000.jsonl", lines)
-    found = {g.column.device: g.growth for g in device_growths(tmp_path)}
-    assert found["mc1"] == 0
-    assert found["mc0"] == 4
+    by_device = {g.column.device: g.growth for g in device_growths(tmp_path)}
+    assert by_device["mc1"] == 0
+    assert by_device["mc0"] == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from ai500.core.errors import InputError
 from ai500.operations import aten
-from ai500.operations.count import convention_named, count_op, count_trace
+from ai500.operations.count import KindCount, convention_named, count_op, count_trace
 from ai500.operations.graph import UNKNOWN, Op, Shapes, Trace, with_loss
 from ai500.operations.rules import _EXTENSIONS, CONVENTIONS, aiperf, matmul, v3
 
@@ -64,6 +65,17 @@ def test_attention_is_two_products_and_a_softmax() -> None:
     assert count_op(op, matmul).forward == products
     assert count_op(op, aiperf).forward == products + 13 * scores
     assert count_op(op, aiperf).backward == 2 * products
+
+
+@pytest.mark.parametrize("heads", [(), (4,), (2, 4)])
+def test_attention_with_any_dimensions_before_the_sequence(heads: tuple[int, ...]) -> None:
+    query, key, value = (*heads, 10, 8), (*heads, 12, 8), (*heads, 12, 16)
+    op = Op("attention", Shapes((query, key, value), ((*heads, 10, 16),)))
+    assert count_op(op, matmul).forward == 2 * prod(heads) * 10 * 12 * (8 + 16)
+
+
+def test_the_total_of_a_kind_has_its_gradients() -> None:
+    assert KindCount(forward=3, backward=5, update=2).total == 8
 
 
 @pytest.mark.parametrize(
@@ -154,3 +166,28 @@ def test_every_weight_of_ours_is_documented() -> None:
     documented = {kind for kind, _ in documented_weights()}
     forward_kinds = {kind for kind in _EXTENSIONS if not kind.endswith("_backward")}
     assert documented == forward_kinds
+
+
+# Per element, where an addition, a comparison and a multiplication are 1, a multiply-add 2 and a
+# division 4 (docs/operations.md).
+GRADIENTS = {
+    "batch_norm": 2 * 2 + 2 + 4, "softmax": 2 + 1 + 1, "activation": 1 + 1, "pool": 1,
+    "dropout": 2, "loss": 1 + 1, "embedding": 1, "interpolate": 4 * 2,
+    "lstm_cell": 5 * 3, "gru_cell": 3 * 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_a_gradient_s_weight_is_the_sum_of_its_steps(kind: str) -> None:
+    op = Op(f"{kind}_backward", Shapes(((3,),), ((3,),)))
+    assert count_op(op, aiperf).forward == 3 * GRADIENTS[kind]
+
+
+def test_every_gradient_has_such_a_test() -> None:
+    names = {kind.removesuffix("_backward") for kind in _EXTENSIONS if kind.endswith("_backward")}
+    assert names == GRADIENTS.keys()
+
+
+def test_weights_are_whole_numbers() -> None:
+    """Operations of a large run exceed the whole numbers that a float can hold."""
+    assert {type(weight) for weight in _EXTENSIONS.values()} == {int}

@@ -46,10 +46,10 @@ def test_resnet50_of_jax_counts_as_the_traced_torch_model(name, convolution, con
     count = counted(trace_stablehlo(text(name), parameters=parameters), convention)
     assert count.by_kind["convolution"].forward == BATCH * convolution
     # A bias is a part of its layer in torch, an operator of its own in StableHLO.
-    ours = kinds(count)
-    bias = ours.pop("bias", (0, 0))
-    ours["dense"] = (ours["dense"][0], ours["dense"][1] + bias[1])
-    assert ours == kinds(expected)
+    own_kinds = kinds(count)
+    bias = own_kinds.pop("bias", (0, 0))
+    own_kinds["dense"] = (own_kinds["dense"][0], own_kinds["dense"][1] + bias[1])
+    assert own_kinds == kinds(expected)
     assert (count.total, count.update) == (expected.total, expected.update)
     assert (count.parameters, count.batch, count.unknown) == (expected.parameters, BATCH, {})
 

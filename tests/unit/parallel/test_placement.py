@@ -86,9 +86,9 @@ def test_jobs_that_come_and_go_at_once_never_lose_a_copy_in_use(tmp_path: Path) 
         start.wait()
         for turn in range(25):
             with shared_folder(tmp_path / "run", stated=str(tmp_path / "scratch")) as folder:
-                mine = folder / f"{number}-{turn}"
-                mine.touch()
-                assert mine.exists()
+                own = folder / f"{number}-{turn}"
+                own.touch()
+                assert own.exists()
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(job, range(8))) == [None] * 8

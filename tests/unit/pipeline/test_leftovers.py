@@ -65,10 +65,10 @@ def test_a_runs_leftovers(run: RunFolder) -> None:
         touch(run.path / ".notes.tmp"),
         touch(member.checkpoint),
     ]
-    found = leftovers_of_run(run)
-    assert {each.path for each in found} == left | {copied}
-    assert sum(each.bytes for each in found) == 20
-    remove(found)
+    listed = leftovers_of_run(run)
+    assert {each.path for each in listed} == left | {copied}
+    assert sum(each.bytes for each in listed) == 20
+    remove(listed)
     assert not any(path.exists() for path in left | {copied})
     assert all(path.exists() for path in kept)
     assert leftovers_of_run(run) == []
@@ -95,8 +95,8 @@ def test_scratch_that_a_process_uses_stays(scratch: Path) -> None:
         folder.mkdir()
     (scratch / "of another program").mkdir()
     with used.open():
-        found = {each.path for each in leftovers_of_scratch()}
-    assert found == {unused.parent, *torch_folders}
+        listed = {each.path for each in leftovers_of_scratch()}
+    assert listed == {unused.parent, *torch_folders}
 
 
 def test_the_folder_of_a_running_torchrun_stays(scratch: Path) -> None:

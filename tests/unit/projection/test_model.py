@@ -208,6 +208,17 @@ def test_steps_wait_for_a_checkpoint_only_while_the_last_one_is_written() -> Non
     assert alone.seconds == pytest.approx(behind.seconds)
 
 
+def test_members_of_a_node_share_its_ports_when_they_write() -> None:
+    """8 GB/s of a node, 1.2 TB/s of the store: eight members of one accelerator get 1 GB/s each."""
+    app = replace(application.read(H200), checkpoint_bytes=8e9)
+    system = replace(platform.read("dgx-h100-superpod"), file_system_bytes_per_second=1.2e12)
+    seconds = {
+        degree: Projector(app, system).project(accelerators=64, degree=degree).checkpoint_seconds
+        for degree in (1, 8, 64)
+    }
+    assert seconds == pytest.approx({1: 8.0, 8: 1.0, 64: 1.0})
+
+
 def test_larger_checkpoints_cost_more_where_nodes_fail() -> None:
     """At Young's interval √(2 · cost · MTBF) a window is longer by about √(2 · cost / MTBF)."""
     app, system = application.read(H200), platform.read("dgx-h100-superpod")

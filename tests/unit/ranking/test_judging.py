@@ -151,6 +151,15 @@ def test_a_refusal_counts_for_one_day(tmp_path: Path, monkeypatch: pytest.Monkey
         list(Judge(cache=tmp_path / "cache").judge(files))
 
 
+def test_a_file_larger_than_any_submission_is_not_read(tmp_path: Path) -> None:
+    """Its digest is computed by the list itself, outside of every limit: 2 TB would take hours."""
+    with (tmp_path / "sparse.ai500").open("wb") as file:
+        file.truncate(2 << 40)
+    (judged,) = Judge(cache=None).judge(find_submissions(tmp_path))
+    assert judged.rejected is not None
+    assert "has more than" in judged.rejected.reasons[0]
+
+
 def test_an_interrupted_list_leaves_no_process(submissions: Path, plugin: None) -> None:
     """Leaving early, as Ctrl-C does, ends the judges at once."""
     files = select(submissions, "sleep")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -268,6 +269,18 @@ def test_very_many_decades_have_few_ticks() -> None:
 
 def test_ticks_of_the_largest_doubles() -> None:
     assert svg.log_ticks(1e12, 2e307).high == 1e300
+
+
+@pytest.mark.parametrize("power", range(-30, 31))
+def test_one_value_beside_a_round_one_has_an_axis(power: int) -> None:
+    """A single system of 50 W, but for the rounding, was not listed."""
+    for factor in (1, 2, 3, 5):
+        value = factor * 10.0**power
+        for near in (math.nextafter(value, 0), value, math.nextafter(value, math.inf)):
+            ticks = svg.log_ticks(near, near, limit=5)
+            assert ticks.low <= near * (1 + 1e-9)
+            assert ticks.low < ticks.high
+            assert ticks.high >= near * (1 - 1e-9)
 
 
 def test_an_entry_whose_pages_fail_is_refused_alone(tmp_path: Path) -> None:

@@ -154,6 +154,13 @@ def test_a_submission_is_proposed_received_and_published(hosted: Hosted, tmp_pat
     assert code == 1
     assert "changes nothing else" in printed
 
+    hosted.git("switch", "-q", "-c", "link", "main")
+    (hosted.folder / "submissions" / "link.ai500").symlink_to(signed)
+    hosted.commit("A proposal of a link")
+    code, printed = hosted.run("propose")
+    assert code == 1
+    assert "changes nothing else" in printed
+
     hosted.git("switch", "-q", "-c", "good", "main")
     (hosted.folder / "submissions" / "example").mkdir()
     shutil.copy(signed, hosted.folder / "submissions" / "example" / "one.ai500")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from ai500.core.errors import InputError
 from ai500.ranking import registry as registry_module
 from ai500.ranking.entries import Claim, MemberWork, Ranked
-from ai500.ranking.identity import MARKS, marks, member_work, overlaps
+from ai500.ranking.identity import MARKS, marks, member_work, overlaps, rhythm
 from ai500.ranking.near_copies import MIN_COPIES, near_copies
 from ai500.ranking.registry import (
     Decision,
@@ -324,6 +325,26 @@ def test_reused_members_are_found_in_20000_cases(part: int) -> None:
         reused_members_are_found(seed, forgery, generator.randint(1, 4))
 
 
+def test_two_very_large_ensembles_are_compared_in_seconds() -> None:
+    """Two times 6,000 members, all alike, took minutes of the list's own time."""
+    generator = random.Random(3)
+    intervals = [generator.gauss(2e6, 2e4) for _ in range(24)]
+
+    def ensemble(spread: float) -> list[MemberWork]:
+        return [
+            MemberWork(1, member, None, (), "same", tuple(
+                round(interval + generator.gauss(0, spread * (member % 2) + 3))
+                for interval in intervals
+            ))
+            for member in range(6000)
+        ]  # fmt: skip
+
+    claims = [Claim(f"{n}", f"{n:064x}", KEY, tuple(ensemble(n * 2e5))) for n in (1, 0)]
+    began = time.process_time()
+    assert len(list(near_copies(claims))) == 1
+    assert time.process_time() - began < 20
+
+
 def test_a_forger_whose_members_agree_too_well_hides_nothing() -> None:
     """One trial of another's run, shown as three with other microseconds, and received first."""
     generator = random.Random(1)
@@ -525,3 +546,15 @@ def test_a_registry_that_cannot_be_continued_is_not_damaged(tmp_path: Path) -> N
         record(path, [("c" * 64, "new.ai500")])
     assert caught.value.key == "received"
     assert load_registry(path).received == ()
+
+
+def test_other_names_of_models_are_the_same_work() -> None:
+    """A search's models are known by their order: other names hide no copy."""
+    events = [
+        event | {"model": f"model {event['epoch'] % 3}"} if "epoch" in event else event
+        for event in log(random.Random(1))
+    ]
+    renamed = [event | {"model": f"x{event['model']}"} if "model" in event else event
+               for event in events]  # fmt: skip
+    assert marks(events) == marks(renamed)
+    assert rhythm(events) == rhythm(renamed)

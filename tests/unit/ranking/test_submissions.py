@@ -15,9 +15,10 @@ import pytest
 
 from ai500 import cli
 from ai500.pipeline import scoring
-from ai500.ranking.entries import Ranked, Rejected
+from ai500.ranking.entries import MAX_SHOWN, Ranked, Rejected, accelerator, framework
 from ai500.ranking.site import build
 from ai500.records import Plan, run_folder
+from ai500.report.run_data import read_run_data
 from ai500.roofline.page import placement_figures
 from ai500.roofline.place_run import place_run
 from ai500.submission import archive, packing, signing
@@ -77,6 +78,7 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_of_submissions_becomes_a_list(
     submissions: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -117,6 +119,23 @@ def test_a_folder_of_submissions_becomes_a_list(
     assert b"ai500-submission-" not in b"".join(snapshot(site).values())
 
 
+def test_names_of_many_devices_are_cut_in_the_list(tmp_path: Path) -> None:
+    """A thousand nodes with a name of 1,000 characters each were a megabyte in everybody's list."""
+    data = read_run_data(submittable_run(tmp_path / "run"))
+    (node,) = data.nodes
+    nodes = [
+        dataclasses.replace(
+            node, processors=dataclasses.replace(node.processors, model=f"{number}" * 300)
+        )
+        for number in range(1000)
+    ]
+    assert accelerator(data) == "CPU: Synthetic CPU"
+    assert len(accelerator(dataclasses.replace(data, nodes=nodes))) == MAX_SHOWN
+    record = dataclasses.replace(data.members[0], versions={"torch": "2" * 30_000})
+    assert len(framework(record)) == MAX_SHOWN
+
+
+@pytest.mark.slow
 def test_one_worker_and_two_give_the_same_list(submissions: Path) -> None:
     assert judged(submissions, workers=1) == judged(submissions, workers=2)
 
@@ -166,6 +185,7 @@ def test_ceilings_that_do_not_fit_a_run_cost_it_the_drawing_alone(tmp_path: Path
     assert "Not shown: " in entry.body
 
 
+@pytest.mark.slow
 def test_with_trusted_keys_only_their_submissions_are_ranked(
     submissions: Path, tmp_path: Path
 ) -> None:

@@ -123,6 +123,15 @@ def test_a_timeline_shows_start_up_and_what_did_not_finish() -> None:
     assert classes(drawn, "line").count("startup") == 1
 
 
+def test_a_start_up_beside_another_member_crosses_neither_bar_nor_number() -> None:
+    rows = [Row("slot 0", (Bar(0, 0, 5, None, finished=True), Bar(1, 5, 10, 2, finished=True)))]
+    tree = ElementTree.fromstring(Timeline(rows, 10).svg("t"))
+    (line,) = [e for e in tree.iter() if e.get("class") == "startup"]
+    bars = [e for e in tree.iter() if e.get("class") == "bar"]
+    feet = [float(bar.get("y", "")) + float(bar.get("height", "")) for bar in bars]
+    assert float(line.get("y1", "")) == float(line.get("y2", "")) > max(feet)
+
+
 def test_names_from_disk_are_escaped() -> None:
     rows = [Row(HOSTILE, (Bar(0, 0, 1, None, finished=True),))]
     drawn = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from ai500.inventory.peaks import (
     processor_flops,
 )
 from ai500.pipeline import scoring
+from ai500.records import run_folder
+from ai500.roofline.records import KernelTime
 from ai500.rules import plausibility_rules as rules
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
 from ai500.rules.judgement import judge
@@ -29,13 +32,16 @@ from tests.support.rule_violations import (
     after_training,
     clock_event,
     described,
+    events,
     faster,
     late_first_batch,
     on_accelerators,
     run_score,
     score,
     trials,
+    without,
 )
+from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import official_shape, write_synthetic_run
 
 
@@ -57,6 +63,20 @@ def broken(evidence: Evidence) -> set[str]:
 H200 = 4 * 67e12
 EFFICIENCY = max(sheet.flops["fp32"] / sheet.watts for sheet in data_sheets())
 EPOCH = 63 * 20e-6
+
+
+def test_ceilings_are_the_fastest_of_each_precision_per_unit(tmp_path: Path) -> None:
+    """A short burst is faster than a long one: the ceiling is the higher."""
+    kernels = (
+        KernelTime("gemm", "fp32", "a", 10**12, 0.5, 5),
+        KernelTime("gemm", "fp32", "b", 10**12, 0.25, 5),
+        KernelTime("gemm", "bf16", "a", 10**12, 0.25, 5, burst_seconds=0.125),
+    )
+    run = write_synthetic_run(tmp_path / "run", official_shape())
+    run_folder.write(run.roofline, synthetic_roofline(kernels=kernels, units=4))
+    ceilings = scoring.run_evidence(run).ceilings
+    assert ceilings is not None
+    assert ceilings.flops == {"fp32": 1e12, "bf16": 2e12}
 
 
 def with_ceilings(share: float) -> Change:
@@ -208,6 +228,12 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
                     for member, node in clean.trials[0].nodes
                 ]
             ),
+            "window as described",
+        ),
+        (without("job_submitted"), "window as controlled"),
+        (events("epoch", loss=None), "no copied members"),
+        (
+            described(lambda node: dataclasses.replace(node, hostname="elsewhere")),
             "window as described",
         ),
     ):

@@ -437,17 +437,17 @@ def test_a_graph_of_ones_own_is_counted_again_in_every_convention(clean: Evidenc
     assert graph_findings(with_graph(free, DENSE, counts)) == []
     for name in counts:
         forged = replace(counts[name], forward_per_sample=counts[name].forward_per_sample + 1)
-        found = graph_findings(with_graph(free, DENSE, counts | {name: forged}))
-        assert found
-        assert {f.severity for f in found} == {"violation"}
-        assert all(f"counted by {name}" in f.message for f in found)
+        reported = graph_findings(with_graph(free, DENSE, counts | {name: forged}))
+        assert reported
+        assert {f.severity for f in reported} == {"violation"}
+        assert all(f"counted by {name}" in f.message for f in reported)
 
 
 def test_below_free_level_the_class_graph_is_required(clean: Evidence) -> None:
     """A smaller graph with its own, consistent counts under the class's hash."""
-    found = graph_findings(with_graph(clean, DENSE, recount(DENSE)))
-    assert found
-    assert "the class's graph has" in found[0].message
+    reported = graph_findings(with_graph(clean, DENSE, recount(DENSE)))
+    assert reported
+    assert "the class's graph has" in reported[0].message
 
 
 def test_another_or_no_graph_than_the_recorded_one(clean: Evidence) -> None:
@@ -540,6 +540,17 @@ def test_both_sides_of_a_bound(
 def test_a_target_a_little_below_the_class_is_refused(clean: Evidence) -> None:
     forged = defined(target_quality=clean.reference.target_quality - 4e-7)(clean)
     assert {f.rule for f in judge(forged).violations} == {"same target"}
+
+
+def test_a_difference_of_all_members_from_the_plan_is_one_finding(clean: Evidence) -> None:
+    for change in (
+        recorded("numerics", "precision", value="mixed-bf16"),
+        recorded("hyperparameters", "epochs", value=7),
+    ):
+        changed = change(copy.deepcopy(clean))
+        assert len(changed.members) > 1
+        found = judge_by(changed, rules=(RULES["hyperparameters as planned"],)).findings
+        assert len(found) == 1
 
 
 def test_members_without_weights_digests_are_not_passed(clean: Evidence) -> None:

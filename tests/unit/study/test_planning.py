@@ -63,10 +63,10 @@ def test_sharing_doubles_the_members_of_every_accelerator(cluster: StudyContext)
     assert [plan.ensemble_size for plan in plans] == [8, 16, 32]  # a node of eight each: P = 8
     assert {(plan.system_scale, plan.waves) for plan in plans} == {(64, 1)}
     alone = cluster.config_for({"parallel.degree": 1, "system.scale": 1})
-    one = replace(cluster, config=alone, plan=cluster.plan_for(
+    with_one = replace(cluster, config=alone, plan=cluster.plan_for(
         {"parallel.degree": 1, "system.scale": 1}))  # fmt: skip
-    sizes = [one.plan_for(point.overrides).ensemble_size for point in
-             study.points(one, StudyOptions())]  # fmt: skip
+    sizes = [with_one.plan_for(point.overrides).ensemble_size for point in
+             study.points(with_one, StudyOptions())]  # fmt: skip
     assert sizes == [1, 2, 4, 8]
 
 

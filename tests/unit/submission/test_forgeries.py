@@ -18,6 +18,7 @@ from ai500.core.events import Event
 from ai500.ranking.read import judge_file
 from ai500.ranking.registry import Decisions, Key, Organization, Registry
 from ai500.ranking.review import review
+from ai500.records import Plan, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.registry import ENSEMBLE_RULES
 from ai500.submission import signing
@@ -28,6 +29,7 @@ from tests.support.forgeries import (
     CLOCKS,
     FORGERIES,
     Forgery,
+    better_ensemble,
     copied,
     everywhere,
     in_file,
@@ -44,6 +46,7 @@ RERUN = "a rerun"
 FULL = "`full` invented: 90 epochs in 180 s on a CPU"
 FREE = "operations × 10⁹ at free level"
 SMOKE = "`smoke` invented from nothing"
+ERRORS = {"an ensemble's error × 0.5": 0.5, "an ensemble's error × 0.1": 0.1}
 A_LIST = "a list with a registry"
 OWNER, THIEF = OPTIONS.organization, "Thief University"
 
@@ -94,7 +97,7 @@ def assert_as_the_page_says(name: str, result: Verification) -> None:
 
 
 def test_the_table_has_every_forgery() -> None:
-    assert set(table()) == {*FORGERIES, FULL, FREE, SMOKE, *THEFTS}
+    assert set(table()) == {*FORGERIES, *ERRORS, FULL, FREE, SMOKE, *THEFTS}
     assert {name for name, found_by in table().items() if found_by == A_LIST} == set(THEFTS)
 
 
@@ -114,6 +117,17 @@ def test_operations_at_free_level(real: RunFolder, key: Path, tmp_path: Path) ->
     assert_as_the_page_says(FREE, verified(run, key, level="free"))
 
 
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_smaller_error(name: str, key: Path, tmp_path: Path) -> None:
+    """Eq. 8 has no bound where lower is better: the quality factor would be any number."""
+    config = 'workload = "cosmology"\nproblem_class = "smoke"\n'
+    shape = vars(official_shape("cosmology", "smoke")) | {"config": config}
+    run = submittable_run(tmp_path / "run", **shape)
+    target = run_folder.read(Plan, run.plan).definition.target_quality
+    better_ensemble(lambda _: target * ERRORS[name])(run)
+    assert_as_the_page_says(name, verified(run, key))
+
+
 def test_smoke_invented_from_nothing(real: RunFolder, key: Path, tmp_path: Path) -> None:
     """The run that the others forge was itself written by a program, and nothing trained."""
     assert_as_the_page_says(SMOKE, verified(copied(real, tmp_path / "run"), key))
@@ -123,7 +137,9 @@ def test_full_invented_on_a_cpu(key: Path, tmp_path: Path) -> None:
     shape = official_shape("image_classification", "full", trials=3)
     assert shape.epochs == 90
     config = 'workload = "image_classification"\nproblem_class = "full"\n'
-    run = submittable_run(tmp_path / "run", **vars(shape) | {"cores": 2, "config": config})
+    run = submittable_run(
+        tmp_path / "run", **vars(shape) | {"cores": 2, "epoch_seconds": 2.0, "config": config}
+    )
     assert_as_the_page_says(FULL, verified(run, key))
 
 

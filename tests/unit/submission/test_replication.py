@@ -51,6 +51,14 @@ def test_a_test_needs_two_runs_on_each_side() -> None:
     assert (empty.claimed_mean, empty.difference, empty.interval) == (None, None, None)
 
 
+def test_a_difference_from_zero_has_no_share() -> None:
+    from_zero = compare("x", [0.0, 0.0], [1.0, 1.0], margin=0.05)
+    assert (from_zero.verdict, from_zero.difference) == ("too few runs to tell", None)
+    assert (from_zero.claimed_mean, from_zero.interval) == (0.0, None)
+    to_zero = compare("x", [1.0, 1.0], [0.0, 0.0], margin=0.05)
+    assert (to_zero.verdict, to_zero.difference) == ("differs", -1.0)
+
+
 def test_every_figure_has_to_be_replicated() -> None:
     assert overall(["replicated", "replicated"]) == "replicated"
     assert overall(["replicated", "too few runs to tell"]) == "too few runs to tell"

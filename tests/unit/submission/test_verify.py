@@ -470,10 +470,10 @@ def test_code_of_a_submitters_own_is_named_by_who_repeats_the_run(
 ) -> None:
     """The name in a submission is never imported."""
     own = {"model": "theirs:net", "optimizer": None, "loss": None, "folder": "/theirs"}
-    theirs = {name: content for name, content in files.items() if name != MANIFEST}
-    theirs["plan.json"] = edited(files["plan.json"], "own_code", by=own)
-    packing.seal(theirs, key=None)
-    archive.pack(tmp_path / "s.ai500", theirs)
+    altered = {name: content for name, content in files.items() if name != MANIFEST}
+    altered["plan.json"] = edited(files["plan.json"], "own_code", by=own)
+    packing.seal(altered, key=None)
+    archive.pack(tmp_path / "s.ai500", altered)
     with open_submission(tmp_path / "s.ai500") as submission:
         with pytest.raises(ConfigError) as caught:
             rerun_config(submission, local=None, runs=None, overrides={})

@@ -40,14 +40,14 @@ def test_another_fft_gives_the_same_bytes() -> None:
     """Voxels are rounded to integers, far from the error of a double-precision FFT."""
     source = dataclasses.replace(learnable_volumes.SMOKE, train=8)
     with pytest.MonkeyPatch.context() as patch:
-        ours = source.draw("train", 0, 8)["volumes"]
+        volumes = source.draw("train", 0, 8)["volumes"]
         patch.setattr(np.fft, "rfftn", lambda noise: torch.fft.rfftn(torch.tensor(noise)).numpy())
         patch.setattr(
             np.fft, "irfftn",
             lambda waves, s, axes: torch.fft.irfftn(torch.tensor(waves), s=s, dim=axes).numpy(),
         )  # fmt: skip
         other = source.draw("train", 0, 8)["volumes"]
-    assert np.array_equal(ours, other)
+    assert np.array_equal(volumes, other)
 
 
 def test_the_parameters_shape_the_spectrum() -> None:

@@ -22,7 +22,7 @@ from ai500.workloads.detection.mean_average_precision import (
 from ai500.workloads.member_predictions import ArrayPredictions
 
 Floats = NDArray[np.float64]
-ONE, TWO, FAR = (0, 0, 10, 10), (20, 20, 40, 60), (90, 90, 99, 99)
+FIRST, SECOND, FAR = (0, 0, 10, 10), (20, 20, 40, 60), (90, 90, 99, 99)
 
 
 def _labels(*frames: list[tuple[tuple[int, ...], int]]) -> Floats:
@@ -42,16 +42,16 @@ def _detections(*frames: list[tuple[tuple[float, ...], float, int]]) -> Floats:
 
 
 def test_all_found_is_one_and_nothing_found_is_zero() -> None:
-    labels = _labels([(ONE, 0), (TWO, 1)], [])
-    everything = _detections([(ONE, 0.9, 0), (TWO, 0.4, 1)], [])
+    labels = _labels([(FIRST, 0), (SECOND, 1)], [])
+    everything = _detections([(FIRST, 0.9, 0), (SECOND, 0.4, 1)], [])
     assert mean_average_precision(everything, labels, classes=4) == 1.0
     assert mean_average_precision(_detections([], []), labels, classes=4) == 0.0
 
 
 def test_half_found_by_hand() -> None:
     """Two right and one wrong of three events: precision 1, then 2/3, then never."""
-    labels = _labels([(ONE, 0), (TWO, 0)], [(ONE, 0)])
-    detections = _detections([(ONE, 0.9, 0), (FAR, 0.8, 0), (TWO, 0.7, 0)], [])
+    labels = _labels([(FIRST, 0), (SECOND, 0)], [(FIRST, 0)])
+    detections = _detections([(FIRST, 0.9, 0), (FAR, 0.8, 0), (SECOND, 0.7, 0)], [])
     (curve,) = precision_recall(detections, labels, classes=1)
     assert curve is not None
     third, two_thirds = int(np.sum(RECALLS <= 1 / 3)), int(np.sum(RECALLS <= 2 / 3))
@@ -61,16 +61,16 @@ def test_half_found_by_hand() -> None:
 
 
 def test_a_second_box_on_one_event_is_wrong() -> None:
-    labels = _labels([(ONE, 0)])
-    once_first = _detections([(ONE, 0.9, 0), (ONE, 0.8, 0)])
+    labels = _labels([(FIRST, 0)])
+    once_first = _detections([(FIRST, 0.9, 0), (FIRST, 0.8, 0)])
     assert mean_average_precision(once_first, labels, classes=1) == 1.0
-    other_first = _detections([(FAR, 0.95, 0), (ONE, 0.9, 0)])
+    other_first = _detections([(FAR, 0.95, 0), (FIRST, 0.9, 0)])
     assert mean_average_precision(other_first, labels, classes=1) == 0.5
 
 
 def test_the_wrong_class_and_too_little_overlap_are_wrong() -> None:
-    labels = _labels([(ONE, 0)])
-    assert mean_average_precision(_detections([(ONE, 0.9, 1)]), labels, classes=2) == 0.0
+    labels = _labels([(FIRST, 0)])
+    assert mean_average_precision(_detections([(FIRST, 0.9, 1)]), labels, classes=2) == 0.0
     exactly_half = _detections([((0, 0, 10, 20), 0.9, 0)])
     assert mean_average_precision(exactly_half, labels, classes=2) == 1.0
     less = _detections([((0, 0, 10, 20.1), 0.9, 0)])
@@ -78,8 +78,8 @@ def test_the_wrong_class_and_too_little_overlap_are_wrong() -> None:
 
 
 def test_classes_without_events_do_not_count() -> None:
-    labels = _labels([(ONE, 2)])
-    detections = _detections([(ONE, 0.5, 2), (TWO, 0.9, 1)])
+    labels = _labels([(FIRST, 2)])
+    detections = _detections([(FIRST, 0.5, 2), (SECOND, 0.9, 1)])
     assert mean_average_precision(detections, labels, classes=4) == 1.0
     assert [curve is None for curve in precision_recall(detections, labels, classes=4)] == [
         *(True, True, False, True)
@@ -182,7 +182,9 @@ def test_fusion_by_hand() -> None:
 
 
 def test_one_voter_is_taken_at_its_word() -> None:
-    members = np.stack([_detections([(ONE, 0.8, 1), (TWO, 0.5, 0)]), _detections([(FAR, 0.9, 3)])])
+    members = np.stack(
+        [_detections([(FIRST, 0.8, 1), (SECOND, 0.5, 0)]), _detections([(FAR, 0.9, 3)])]
+    )
     voters = np.array([[True], [False]])
     np.testing.assert_allclose(
         weighted_boxes_fusion(ArrayPredictions(members, voters)), members[0], atol=1e-12
@@ -190,7 +192,7 @@ def test_one_voter_is_taken_at_its_word() -> None:
 
 
 def test_no_votes_and_no_detections_are_empty() -> None:
-    members = np.stack([_detections([(ONE, 0.8, 1)], [])])
+    members = np.stack([_detections([(FIRST, 0.8, 1)], [])])
     together = weighted_boxes_fusion(ArrayPredictions(members, np.array([[False, True]])))
     assert (together == -1).all()
 

@@ -66,13 +66,13 @@ def test_inputs_agree_with_torchs(name: str, height: int, width: int) -> None:
     draws = random.random((4, WORKLOAD.draws_per_sample), dtype=np.float32)
     fields = {"images": images, "labels": torch.zeros(4, dtype=torch.int64)}
     expected, _ = WORKLOAD.train_inputs(definition, fields, torch.from_numpy(draws))
-    ours = image_arrays.train_inputs(np, definition, stored, draws, dtype="float32")
-    assert ours.dtype == np.float32
+    arrays = image_arrays.train_inputs(np, definition, stored, draws, dtype="float32")
+    assert arrays.dtype == np.float32
     # Neighbouring pixels of noise differ by up to 5: positions agree to 1e-4 of a pixel.
-    assert np.abs(ours - expected.permute(0, 2, 3, 1).numpy()).max() < 5e-4
+    assert np.abs(arrays - expected.permute(0, 2, 3, 1).numpy()).max() < 5e-4
     expected = WORKLOAD.evaluation_inputs(definition, fields)
-    ours = image_arrays.evaluation_inputs(np, definition, stored, dtype="float32")
-    assert np.abs(ours - expected.permute(0, 2, 3, 1).numpy()).max() < 5e-4
+    arrays = image_arrays.evaluation_inputs(np, definition, stored, dtype="float32")
+    assert np.abs(arrays - expected.permute(0, 2, 3, 1).numpy()).max() < 5e-4
 
 
 def test_ranks_share_the_order_and_the_draws_of_a_step() -> None:

@@ -19,6 +19,8 @@ ATTEMPT_MARK = "=== ai500: attempt "
 """First characters of the line that opens an attempt in a job's log."""
 ACTIVE: tuple[JobState, ...] = ("pending", "running")
 """States of jobs that have not ended."""
+PREPARING = "others train on its slots"
+"""Reason that a scheduler gives for a running job which it started early."""
 
 
 class SchedulerUnavailableError(JobError):

@@ -21,7 +21,7 @@ from ai500.core.slot_locks import VARIABLE
 from ai500.core.source import DIE_WITH_PARENT
 from ai500.jobs.free_memory import free_bytes
 from ai500.jobs.launchers import RUNTIMES, Launcher
-from ai500.jobs.schedulers import ATTEMPT_MARK, JobSpec, JobStatus, SchedulerContext
+from ai500.jobs.schedulers import ATTEMPT_MARK, PREPARING, JobSpec, JobStatus, SchedulerContext
 from ai500.records import Cluster
 
 GRACE_SECONDS = 15.0  # for a cancelled worker to write its checkpoint
@@ -55,6 +55,8 @@ class LocalScheduler:
         self._slot_locks = slot_locks
         self._early_memory = early_memory
         self._ending: set[str] = set()
+        self._before: dict[str, frozenset[str]] = {}
+        """Job that was started early → jobs that ran on its slots then."""
         self._queue: dict[str, JobSpec] = {}
         self._running: dict[str, tuple[JobSpec, subprocess.Popen[bytes]]] = {}
         self._ended: dict[str, JobStatus] = {}
@@ -106,6 +108,8 @@ class LocalScheduler:
                 process.wait(max(0.0, deadline - time.monotonic()))
             self._kill_group(process)
             self._ended[job_id] = JobStatus("cancelled", process.returncode)
+        if not self._running:
+            self.close()
 
     def close(self) -> None:
         """Remove the slots' locks; jobs end with this process."""
@@ -116,7 +120,8 @@ class LocalScheduler:
         if job_id in self._queue:
             return JobStatus("pending")
         if job_id in self._running:
-            return JobStatus("running")
+            waits = not self._before.get(job_id, frozenset()).isdisjoint(self._running)
+            return JobStatus("running", reason=PREPARING if waits else None)
         return self._ended.get(job_id, JobStatus("lost"))
 
     def _start_ready(self) -> None:
@@ -131,15 +136,18 @@ class LocalScheduler:
             if is_free or (soon and self._has_memory_beside(slots)):
                 taken += slots
                 del self._queue[job_id]
+                self._before[job_id] = frozenset(self._running_on(slots))
                 self._running[job_id] = (job, self._start(job))
+
+    def _running_on(self, slots: Counter[int]) -> list[str]:
+        """Return the jobs that run on some of these slots."""
+        return [
+            i for i, (job, _) in self._running.items() if slots.keys() & _slots_of([job]).keys()
+        ]
 
     def _has_memory_beside(self, slots: Counter[int]) -> bool:
         """Return True if memory is free for one more job like the largest on these slots."""
-        beside = [
-            resident_bytes(process.pid)
-            for job, process in self._running.values()
-            if slots.keys() & _slots_of([job]).keys()
-        ]
+        beside = [resident_bytes(self._running[i][1].pid) for i in self._running_on(slots)]
         free = free_bytes()
         return free is not None and all(
             size is not None and free >= self._early_memory * size for size in beside
@@ -149,6 +157,8 @@ class LocalScheduler:
         command = self._launcher(job.command)
         # Inside a Slurm job this process is not one of its steps: the worker must not see them.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+        # Nor the locks of a member whose script runs ai500: that one would wait for itself.
+        environment.pop(VARIABLE, None)
         environment |= job.environment
         if self._slot_locks is not None:
             with explaining_write_errors(self._slot_locks):
@@ -200,8 +210,9 @@ class LocalKind:
         plan = context.plan
         one_process = plan.sharing.mode == "process"
         # On an accelerator a member that prepares would disturb the one that trains, and take
-        # its memory.
-        overlaps = plan.device == "cpu" and plan.waves > 1 and plan.members_per_accelerator == 1
+        # its memory; that of a container is not known here.
+        is_known = plan.device == "cpu" and plan.launcher == "bare"
+        overlaps = is_known and plan.waves > 1 and plan.members_per_accelerator == 1
         return LocalScheduler(
             context.launcher,
             jobs_per_slot=1 if one_process else plan.members_per_accelerator,

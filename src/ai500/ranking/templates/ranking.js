@@ -264,6 +264,7 @@ const ai500 = (() => {
       return [entry.proven, element("small", {}, entry.signed ? "signed" : "not signed")];
     if (key === "regulated_score" && entry[key] === null) return ["—"]; // an ensemble has none
     if (entry[key] === null) return [element("span", { className: "none" }, NOT_MEASURED)];
+    if (kind === "text") return [element("span", {}, entry[key])];
     const figure = KINDS[kind](entry[key]);
     return kind === "per_watt" ? [figure, element("small", {}, entry.power_coverage)] : [figure];
   }

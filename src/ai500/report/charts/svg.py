@@ -146,11 +146,12 @@ def log_ticks(low: float, high: float, *, limit: int = 7) -> Ticks:
     for factors in ((1, 2, 5), (1, 3), (1,)):
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         start = max(i for i, value in enumerate(values) if value <= low * (1 + 1e-9))
-        above = (i for i, value in enumerate(values) if value > low and value >= high)
+        last_values = range(start + 1, len(values))
+        above = (i for i in last_values if values[i] >= high * (1 - 1e-9))
         end = min(above, default=len(values) - 1)
         if end - start < limit:
             break
-    step = math.ceil((end - start) / limit)  # above 1 only for very many decades
+    step = max(1, math.ceil((end - start) / limit))  # above 1 only for very many decades
     kept = [values[i] for i in range(start, end + 1) if (end - i) % step == 0 or i == start]
     return Ticks(tuple(kept), tuple(human_si(value).strip() for value in kept))
 

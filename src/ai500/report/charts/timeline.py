@@ -100,7 +100,8 @@ def _bar(frame: Frame, bar: Bar, *, top: float, height: float) -> list[str]:
     middle = top + height / 2
     job_start = frame.x(max(0.0, bar.start if bar.job_started is None else bar.job_started))
     if left - job_start >= 1:
-        parts.append(svg.line((job_start, middle), (left, middle), "startup"))
+        foot = top + height * 0.93  # below the bars: a later wave's start-up is beside training
+        parts.append(svg.line((job_start, foot), (left, foot), "startup"))
     label = f"{bar.member}"
     if height >= LEAST_LABELLED_ROW and width > svg.LARGEST_TEXT * 0.6 * len(label) + 4:
         parts.append(svg.text((left + width / 2, middle + 5), label, "on-bar", anchor="middle"))
