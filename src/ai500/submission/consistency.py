@@ -74,7 +74,7 @@ def contradicting_records(
             {"member": member, "on a CPU": plan.device == "cpu"},
         )
         # Without it `ai500 verify --predictions` could compare nothing.
-        predicts = plan.search is None and plan.framework.kind != "script"
+        predicts = program_of(plan).trains_class_model and plan.framework.kind != "script"
         if predicts and not trained.validation_sha256:
             yield f"{_name(run, files.record)}: it has no SHA-256 of the member's predictions"
         framework = effective(trained, "framework", "name")

@@ -157,7 +157,7 @@ def test_a_file_larger_than_any_submission_is_not_read(tmp_path: Path) -> None:
         file.truncate(2 << 40)
     (judged,) = Judge(cache=None).judge(find_submissions(tmp_path))
     assert judged.rejected is not None
-    assert "larger than a submission may be" in judged.rejected.reasons[0]
+    assert "has more than" in judged.rejected.reasons[0]
 
 
 def test_an_interrupted_list_leaves_no_process(submissions: Path, plugin: None) -> None:
