@@ -22,7 +22,7 @@ from ai500.pipeline import scoring
 from ai500.records import TrainRecord, run_folder
 from ai500.records.run_folder import RunFolder
 from ai500.rules.judgement import judge
-from ai500.rules.plausibility_rules import window_as_described
+from ai500.rules.window_rules import window_as_described
 from ai500.train.device_feed import ResidentFeed, load
 from ai500.train.feed import Feed
 from ai500.train.graphed_step import preserve_state

@@ -16,7 +16,7 @@ from typing import TextIO
 
 VARIABLE = "AI500_SLOT_LOCKS"
 """Variable of the environment with the folder of the locks; unset: members do not overlap."""
-POLL_SECONDS = 0.02  # counts as idle time between two waves
+POLL_SECONDS = 0.05  # counts as idle time between two waves; a network file system is asked
 
 
 class SlotLocks:

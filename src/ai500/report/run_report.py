@@ -27,7 +27,7 @@ class ProgramReport:
     benchmark: str
     """Name of the benchmark that defines the score."""
     subject: str
-    """What was benchmarked, for the page's title."""
+    """Name of the benchmark, for the page's title."""
     headline: str
     """Score with its unit, for the window's title."""
     summary: Sequence[Block]

@@ -2,7 +2,7 @@
 
 `verify` writes them beside the submission, mine.ai500.predictions.json and mine.ai500.rerun.json,
 for the list to read. A confirmation names the file by its SHA-256, so it does not count for another
-one. It is not signed: the list trusts whoever can write to that folder.
+one. It is not signed: the list trusts everybody who can write to that folder.
 """
 
 from __future__ import annotations

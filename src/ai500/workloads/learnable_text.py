@@ -110,7 +110,7 @@ class LearnableText(Generated):
             rank = len(words)
             syllables = 1 + (rank > self.words // 8) + (rank > self.words // 2)
             key = np.array([attempt], np.uint64)
-            letters = [int(_hash(key, self._stream(3) + slot)[0] >> 33) for slot in range(6)]
+            letters = [int(_hash(key, self._stream(3) + slot)[0]) >> 33 for slot in range(6)]
             word = "".join(
                 CONSONANTS[letters[2 * place] % len(CONSONANTS)]
                 + VOWELS[letters[2 * place + 1] % len(VOWELS)]

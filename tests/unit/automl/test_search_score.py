@@ -26,6 +26,7 @@ from ai500.automl.score import (
 from ai500.core import events, schema
 from ai500.core.errors import JobError
 from ai500.pipeline import scoring
+from ai500.records import run_folder
 from tests.support.synthetic_search import (
     BEGAN,
     BOOT,
@@ -275,6 +276,7 @@ def test_a_search_without_any_error_has_a_score(tmp_path: Path) -> None:
     aggregate = next(e for e in events.read(made.events) if e["event"] == "aggregate")
     made.events.unlink()
     events.append(made.events, [*log, aggregate | {"result": schema.encode(result)}])
+    run_folder.write(made.trial(1).ensemble, result)
     score = scoring.score_run(made)
     assert score.ensemble_quality == 0.0
     assert (score.penalty_coefficient, score.vflops) == (1.0, score.flops)

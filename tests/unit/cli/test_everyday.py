@@ -206,6 +206,7 @@ def test_an_incomplete_score_is_never_valid(runs: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith("NOT A VALID RESULT")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize(
     "environment", [{"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}], ids=str

@@ -88,6 +88,7 @@ def ai500(*arguments: object) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_a_name_past_the_limits_of_the_file_system_is_one_error(tmp_path: Path) -> None:
     for command in (["status"], ["run", "--class", "smoke", "--out"]):
         done = ai500(*command, tmp_path / ("n" * 300))

@@ -119,11 +119,13 @@ def test_arrays_are_allocated_by_the_caller(ragged: PackedStore) -> None:
     assert {id(array) for array in rows.values()} == {id(array) for array in made}
 
 
+@pytest.mark.slow
 def test_many_processes_append_the_same_bytes(ragged: PackedStore, tmp_path: Path) -> None:
     assert contents(make(tmp_path / "store", RAGGED, workers=3).path) == contents(ragged.path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_a_killed_writer_of_ragged_samples_resumes(
     ragged: PackedStore, tmp_path: Path, workers: int
 ) -> None:

@@ -175,6 +175,7 @@ def pack(progress, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_nothing(tmp_path: Path, workers: int) -> None:
     source = plant(tmp_path / "source")
     for name in ("ant/003.png", "cow/000.png", "cow/009.png"):

@@ -103,6 +103,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_a_data_set_by_number(module: str, tmp_path: Path, workers: int) -> None:
     packed = pack(f"{module}:Volumes", tmp_path / "store", workers=workers)
     store = packed.store

@@ -128,6 +128,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_nothing(tmp_path: Path, kind: str) -> None:
     script = f"SOURCE = {SOURCES[kind](tmp_path)!r}\n" + PACK
     killed = hostile_disk.run(tmp_path, script + "make('whole'); make('store', die_after(150))")

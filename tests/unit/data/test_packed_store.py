@@ -124,11 +124,13 @@ def test_a_sample_out_of_range(store: PackedStore, wrong: int) -> None:
     assert (raised.value.key, raised.value.value) == ("train", wrong)
 
 
+@pytest.mark.slow
 def test_many_processes_make_the_same_bytes(store: PackedStore, tmp_path: Path) -> None:
     assert contents(make(tmp_path / "store", workers=3).path) == contents(store.path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_nothing(
     store: PackedStore, tmp_path: Path, workers: int
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_kill_in_the_middle_loses_nothing(
     assert contents(half) == contents(store.path)
 
 
+@pytest.mark.slow
 def test_killed_at_every_chunk(store: PackedStore, tmp_path: Path) -> None:
     for done in (0, 1024, 2048, 3072, 4096, 5000, 5700):
         ended = hostile_disk.run(tmp_path, GENERATE + f"make_with(die_after({done}), 1)")
@@ -347,6 +350,7 @@ def test_other_bytes_than_expected_are_refused_and_deleted(
     make(tmp_path / "store", expected_sha256=store.sha256)
 
 
+@pytest.mark.slow
 def test_two_processes_make_one_store(store: PackedStore, tmp_path: Path) -> None:
     body = """
 import subprocess

@@ -124,8 +124,13 @@ def test_no_early_start_without_locks_or_memory(
     assert states(scheduler, ids) == ["done", "running"]
 
 
-def test_jobs_find_the_locks_in_their_environment(make: Make, tmp_path: Path) -> None:
-    scheduler = make(slot_locks=tmp_path / "slots")
+@pytest.mark.parametrize("own", [True, False])
+def test_jobs_find_their_own_locks_alone(
+    own: bool, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that is a member itself may run ai500: it must not wait for its own slots."""
+    monkeypatch.setenv(VARIABLE, "/outer")
+    scheduler = make(slot_locks=tmp_path / "slots") if own else make()
     spec = job(tmp_path, 0, 0)
     show = JobSpec(
         members=spec.members, attempt=1, command=("sh", "-c", f'echo "${VARIABLE}"'),
@@ -134,5 +139,6 @@ def test_jobs_find_the_locks_in_their_environment(make: Make, tmp_path: Path) ->
     (job_id,) = scheduler.submit([show])
     while scheduler.states([job_id])[job_id].state == "running":
         time.sleep(0.02)
-    assert str(tmp_path / "slots") in show.log.read_text()
-    assert (tmp_path / "slots").is_dir()
+    assert (str(tmp_path / "slots") in show.log.read_text()) == own
+    assert "/outer" not in show.log.read_text()
+    assert (tmp_path / "slots").is_dir() == own

@@ -297,6 +297,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_counting_resnet50_allocates_under_300_mb() -> None:
     """At batch 256, whose activations would take 29 GB if anything were really computed."""
     result = subprocess.run(

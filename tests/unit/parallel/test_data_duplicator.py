@@ -135,6 +135,7 @@ def test_members_of_a_node_share_one_copy(store: PackedStore, tmp_path: Path) ->
     assert other.path != first.path
 
 
+@pytest.mark.slow
 def test_two_processes_on_a_node_copy_once(store: PackedStore, tmp_path: Path) -> None:
     body = """
 import subprocess
@@ -172,6 +173,7 @@ def test_a_copy_waits_for_the_lock(store: PackedStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_nothing(store: PackedStore, tmp_path: Path) -> None:
     undisturbed = duplicate(store, counts=MEMBERS, folder=tmp_path / "other")
     hostile_disk.run(tmp_path, DUPLICATE + "stage(die_after(2000))")

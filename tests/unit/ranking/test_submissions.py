@@ -78,6 +78,7 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_of_submissions_becomes_a_list(
     submissions: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -134,6 +135,7 @@ def test_names_of_many_devices_are_cut_in_the_list(tmp_path: Path) -> None:
     assert len(framework(record)) == MAX_SHOWN
 
 
+@pytest.mark.slow
 def test_one_worker_and_two_give_the_same_list(submissions: Path) -> None:
     assert judged(submissions, workers=1) == judged(submissions, workers=2)
 
@@ -183,6 +185,7 @@ def test_ceilings_that_do_not_fit_a_run_cost_it_the_drawing_alone(tmp_path: Path
     assert "Not shown: " in entry.body
 
 
+@pytest.mark.slow
 def test_with_trusted_keys_only_their_submissions_are_ranked(
     submissions: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from ai500.rules import plausibility_rules as rules
 from ai500.rules.evidence import Ceilings, Evidence, MeterSpan
 from ai500.rules.judgement import judge
 from ai500.rules.plausibility_rules import PLAUSIBILITY_RULES
+from ai500.rules.window_rules import WINDOW_RULES, window_as_described
 from tests.support.rule_violations import (
     Change,
     after_training,
@@ -44,6 +45,8 @@ from tests.support.rule_violations import (
 from tests.support.synthetic_roofline import synthetic_roofline
 from tests.support.synthetic_run import official_shape, write_synthetic_run
 
+RULES = (*PLAUSIBILITY_RULES, *WINDOW_RULES)
+
 
 @pytest.fixture(scope="module")
 def clean_run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
@@ -57,7 +60,7 @@ def clean(clean_run: Evidence) -> Evidence:
 
 
 def broken(evidence: Evidence) -> set[str]:
-    return {finding.rule for finding in judge(evidence, rules=PLAUSIBILITY_RULES).violations}
+    return {finding.rule for finding in judge(evidence, rules=RULES).violations}
 
 
 H200 = 4 * 67e12
@@ -237,7 +240,7 @@ def test_evidence_that_is_missing_could_not_be_checked(clean: Evidence) -> None:
             "window as described",
         ),
     ):
-        judgement = judge(change(copy.deepcopy(clean)), rules=PLAUSIBILITY_RULES)
+        judgement = judge(change(copy.deepcopy(clean)), rules=RULES)
         assert {(f.rule, f.severity) for f in judgement.findings} == {(rule, "unchecked")}
 
 
@@ -315,7 +318,7 @@ def test_a_node_that_the_job_had_to_leave_has_no_state_after_training(clean: Evi
         trials=[dataclasses.replace(first, nodes=nodes), *clean.trials[1:]],
     )  # fmt: skip
     assert events != clean.events
-    rule = (rules.window_as_described,)
+    rule = (window_as_described,)
     assert judge(moved, rules=rule).violations == []
     early = dataclasses.replace(lost.before, wall=lost.before.wall + 3600.0)
     nodes[0] = (member, dataclasses.replace(lost, before=early))

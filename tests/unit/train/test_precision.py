@@ -229,6 +229,7 @@ print(json.dumps(results))
 """
 
 
+@pytest.mark.slow
 def test_reduced_precisions_learn_like_fp32_on_the_cpu() -> None:
     """In a process of its own: oneDNN's instructions are limited before it first runs."""
 

@@ -26,6 +26,7 @@ def a_cut_file(store: Path) -> None:
     os.truncate(next(store.glob("train.*.npy")), 100)
 
 
+@pytest.mark.slow
 def test_a_damaged_store_in_the_cache_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +53,7 @@ print(class_data.generate_store("language_model", "smoke").sha256)
 """
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_repairs_a_damaged_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ def test_flops_prints_both() -> None:
     assert "by a profiler: 691 G per sample" in printed
 
 
+@pytest.mark.slow
 def test_it_learns() -> None:
     """A hundred steps on bright boxes: far above anything untrained weights reach."""
     torch.manual_seed(0)

@@ -157,6 +157,8 @@ class LocalScheduler:
         command = self._launcher(job.command)
         # Inside a Slurm job this process is not one of its steps: the worker must not see them.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+        # Nor the locks of a member whose script runs ai500: that one would wait for itself.
+        environment.pop(VARIABLE, None)
         environment |= job.environment
         if self._slot_locks is not None:
             with explaining_write_errors(self._slot_locks):
