@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core.shell import quoted
 from ai500.records.run_folder import RunFolder
 from tests.support import changed_records
 from tests.support.commands import processes_of, wait_for
@@ -106,7 +107,7 @@ def test_cancelled_members_are_missed_and_resume_brings_them(
     assert command.wait() == 1
     assert "member 1 of trial 1 was cancelled" in command.err
     assert "member 2 of trial 1 was cancelled" in command.err
-    assert f"ai500 resume {run}" in command.err
+    assert f"ai500 resume {quoted(run)}" in command.err
     assert [jobs(run)[member]["state"] for member in range(3)] == ["done", "cancelled", "cancelled"]
     assert [event["state"] for event in run_events(run, "job_ended", member=1)] == ["cancelled"]
     assert [event["state"] for event in run_events(run, "job_ended", member=2)] == ["cancelled"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ai500.core.shell import quoted
 from ai500.records import run_folder
 from ai500.records.run_folder import RunFolder
 from tests.support.commands import wait_for
@@ -242,7 +243,7 @@ def test_hangup_leaves_the_jobs_and_cancel_ends_them(
     with halted(run, 0, 1, 2) as ranks:  # or they might have ended before the cancel comes
         command.process.send_signal(signal.SIGHUP)
         assert command.wait() == 0, command.err
-        assert f"ai500 resume {run}" in command.err
+        assert f"ai500 resume {quoted(run)}" in command.err
         assert len(queue(cluster)) == 3
         command = submit(cluster, "cancel", run)
         until("SIGTERM", lambda: all(was_sent(rank, signal.SIGTERM) for rank in ranks))
@@ -293,7 +294,7 @@ def test_detach_status_resume_and_control_c(
     run = shared_folder / "run"
     command = run_ensemble(cluster, run, {}, "--detach")
     assert command.wait() == 0, command.err
-    assert f"ai500 resume {run}" in command.err
+    assert f"ai500 resume {quoted(run)}" in command.err
     status = submit(cluster, "status", run, "--json")
     assert status.wait() == 0, status.err
     shown = json.loads(status.out)
@@ -304,7 +305,7 @@ def test_detach_status_resume_and_control_c(
     wait_for_event(command, run / "events.jsonl", "first_batch")
     command.interrupt()
     assert command.wait() == 130
-    assert f"ai500 resume {run}" in command.err
+    assert f"ai500 resume {quoted(run)}" in command.err
     assert queue(cluster) == []
     assert {member: job["id"] for member, job in jobs(run).items()} == {
         member: job["id"] for member, job in submitted.items()

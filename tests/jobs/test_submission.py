@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ai500.core.errors import JobError
+from ai500.core.shell import quoted
 from ai500.jobs.schedulers import slurm
 from ai500.jobs.schedulers.slurm_conflicts import conflicts
 from ai500.jobs.trial_jobs import preview, refusal
@@ -68,8 +69,8 @@ def test_an_sbatch_that_leaves_no_job_names_resume_and_cancel(
     ensemble.start()
     with pytest.raises(JobError) as caught:
         ensemble.wait()
-    assert f"ai500 resume {ensemble.run.path}" in caught.value.remedy
-    assert f"ai500 cancel {ensemble.run.path}" in caught.value.remedy
+    assert f"ai500 resume {quoted(ensemble.run.path)}" in caught.value.remedy
+    assert f"ai500 cancel {quoted(ensemble.run.path)}" in caught.value.remedy
     assert queue(here) == []
 
 
