@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypeVar
 from ai500 import records
 from ai500.core import editions, schema
 from ai500.core.atomic import json_text
-from ai500.core.errors import InputError
+from ai500.core.errors import AI500Error, InputError
 from ai500.core.reading import FORBIDDEN, read_json
 from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
@@ -293,7 +293,11 @@ class _Checker:
         return info
 
     def _implausible(self, plan: records.Plan) -> str | None:
-        """Return why the files can't contain the plan's counts, which bound loops, or None."""
+        """Return why the plan has no class, or its counts, which bound loops, exceed the files."""
+        try:
+            program_of(plan)
+        except AI500Error as error:
+            return printable(str(error))
         members = plan.trials * plan.ensemble_size
         if plan.trials < 1 or plan.ensemble_size < 1 or members > len(self._files):
             return (
