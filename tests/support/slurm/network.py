@@ -65,6 +65,9 @@ class Bridge:
         ip("link", "set", self.name, "up")
 
     def delete(self) -> None:
+        """Delete the ports, too: a process that outlives its node keeps its namespace, and eth0."""
+        for line in ip("-oneline", "link", "show", "master", self.name).splitlines():
+            ip("link", "delete", line.split()[1].split("@")[0].rstrip(":"))
         ip("link", "delete", self.name)
 
     def plug_in(self, node: str, pid: int) -> None:
