@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.support import framework_checks
 from tests.support.commands import Start
 from tests.support.interpreters import interpreter
+from tests.support.reference_steps import bottlenecks
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -16,9 +18,18 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600
 OWN_MODULES = frozenset({"PIL", "psutil"})
 
 
-def test_steps_agree_with_pytorch(tmp_path: Path) -> None:
-    # Its convolution and batch norm have no FP64 on CPUs.
-    case = framework_checks.STEP_CASES["FP32"]
+# In FP32 only: its convolution and batch norm have no FP64 on CPUs. At a rate of 0.11 the momentum of
+# the bottlenecks is as near to FP64 as PyTorch's (3e-6). At 0.1 it is not (1e-3, from the second step
+# or the third): by all appearances rounding decides about an input of a ReLU or a pool.
+STEP_CASES = {
+    "smoke": framework_checks.STEP_CASES["FP32"],
+    "bottlenecks": replace(bottlenecks("v1.5"), dtype="float32", steps=3, rate=0.11),
+}
+
+
+@pytest.mark.parametrize("name", STEP_CASES)
+def test_steps_agree_with_pytorch(name: str, tmp_path: Path) -> None:
+    case = STEP_CASES[name]
     framework_checks.check_steps("mindspore", case, tmp_path, own_modules=OWN_MODULES)
 
 
