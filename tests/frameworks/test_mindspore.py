@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(3600
 OWN_MODULES = frozenset({"PIL", "psutil"})
 
 
-# In FP32 only: its convolution and batch norm have no FP64 on CPUs. At a rate of 0.11 the momentum of
-# the bottlenecks is as near to FP64 as PyTorch's (3e-6). At 0.1 it is not (1e-3, from the second step
-# or the third): by all appearances rounding decides about an input of a ReLU or a pool.
+# In FP32 only: its convolution and batch norm have no FP64 on CPUs. At a rate of 0.11 the momentum
+# of the bottlenecks is as near to FP64 as PyTorch's (3e-6). At 0.1 it is not (1e-3, after the first
+# step): by all appearances rounding decides about an input of a ReLU or a pool.
 STEP_CASES = {
     "smoke": framework_checks.STEP_CASES["FP32"],
     "bottlenecks": replace(bottlenecks("v1.5"), dtype="float32", steps=3, rate=0.11),
