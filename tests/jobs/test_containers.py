@@ -63,7 +63,7 @@ Begin = Callable[[str], subprocess.Popen[str]]
 
 
 @pytest.fixture
-def begin(container: Container) -> Iterator[Begin]:
+def begin(container: Container, image: Image) -> Iterator[Begin]:
     """Starts Python code in a container and comes back once it says that it is ready."""
     started: list[subprocess.Popen[str]] = []
 
@@ -74,6 +74,8 @@ def begin(container: Container) -> Iterator[Begin]:
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        # podman drops a signal that comes before it has recorded the start of the container.
+        _until(image.running)
         return process
 
     yield start
@@ -158,7 +160,7 @@ def test_a_container_dies_with_its_launcher(begin: Begin, image: Image, tmp_path
     assert pulse.stat().st_size == beats
 
 
-def _until(true: Callable[[], bool], *, seconds: float = 60) -> None:
+def _until(true: Callable[[], object], *, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

@@ -42,7 +42,14 @@ class Image:
 
     def containers(self) -> str:
         """List the ids of all containers, running or not."""
-        words = [*self.runtime, "ps", "--all", "--quiet"]
+        return self._ps("--all")
+
+    def running(self) -> str:
+        """List the ids of the containers that podman has recorded as running."""
+        return self._ps("--filter", "status=running")
+
+    def _ps(self, *options: str) -> str:
+        words = [*self.runtime, "ps", "--quiet", *options]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
