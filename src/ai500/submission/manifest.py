@@ -27,7 +27,6 @@ from ai500.core import editions, schema
 from ai500.core.atomic import json_text
 from ai500.core.errors import AI500Error, InputError
 from ai500.core.reading import FORBIDDEN, read_json
-from ai500.core.schema import SchemaError
 from ai500.inventory.description import NodeDescription
 from ai500.pipeline.programs import program_of
 from ai500.records.findings import Finding, Judgement
@@ -333,7 +332,7 @@ class _Checker:
         try:
             value = read_json(self._folder / name)
             return schema.decode(kind, value)
-        except SchemaError as error:
+        except AI500Error as error:  # of the schema, or of what a record itself requires
             self._withhold(name, printable(str(error)))
             return None
 

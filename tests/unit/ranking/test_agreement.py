@@ -128,6 +128,25 @@ def agree(files: list[dict[str, bytes]], seeds: range) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"problem_class": "smoke"', b'"problem_class": "x"'), (b'"uint8"', b'"9int8"')],
+)
+def test_a_plan_of_no_class_is_one_reason_among_others(
+    files: list[dict[str, bytes]], tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    assert old in files[0]["plan.json"]
+    changed = files[0] | {"plan.json": files[0]["plan.json"].replace(old, new), "extra": b""}
+    changed.pop(MANIFEST)
+    packing.seal(changed, key=None)
+    path = tmp_path / "changed.ai500"
+    path.write_bytes(b"".join(archive.blocks(changed)))
+    with open_submission(path) as submission:
+        problems = recompute(submission).problems
+    assert {problem.partition(":")[0] for problem in problems} >= {"plan.json", "extra"}
+
+
+@pytest.mark.slow
 def test_rank_and_verify_agree(files: list[dict[str, bytes]]) -> None:
     assert agree(files, range(60)) >= 5
 
