@@ -74,7 +74,7 @@ def begin(container: Container, image: Image) -> Iterator[Begin]:
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        # podman drops a signal that comes before it has recorded the start of the container.
+        # A signal before podman has recorded the start got lost in one run of three.
         _until(image.running)
         return process
 
